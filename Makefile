@@ -1,0 +1,44 @@
+# Hearth. `make demo` and `make test` do all their own set-up.
+PY := .venv/bin/python
+HEARTH := .venv/bin/hearth
+ARGS ?=
+
+.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp lock clean
+
+help:           ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
+
+demo: setup     ## record, process, stream and answer one request, in the virtual room if there is no hardware
+	$(HEARTH) demo $(ARGS)
+
+test: setup-test ## all tests; those with real parts start them themselves
+	$(PY) -m pytest $(ARGS)
+
+lint: setup     ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: setup   ## rewrite the code in the project's format
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: bench-main bench-dsp ## every figure beside its peers (QUICK=1: the short form)
+
+bench-main: setup ## the main job: kill test, live loss and latency, demo seeds
+	$(PY) -m bench.main
+
+bench-dsp: setup ## resampling and direction of arrival beside their peers
+	$(PY) -m bench.dsp
+
+setup:
+	@sh scripts/setup.sh run
+
+setup-test:
+	@sh scripts/setup.sh test
+
+lock: setup     ## rewrite requirements.lock from pyproject.toml
+	sh scripts/lock.sh
+
+clean:          ## remove the virtual environment and caches; recorded data stays
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache build *.egg-info edge/stream/nodejs/node_modules

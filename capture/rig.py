@@ -1,0 +1,259 @@
+"""rig.yaml: the one strict file that describes microphone, camera, room, storage and endpoints.
+
+Keys carry their unit in the name (`rate_hz`, `position_m`, `yaw_deg`). A misspelt key, a wrong unit or an
+impossible value is an InputError that names the key and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from dsp.errors import InputError
+
+Metres = tuple[float, float, float]
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class Microphone(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The microphone: where its blocks come from, what they mean, and where it stands in the room."""
+
+    source: Literal["virtual", "sounddevice", "pyaudio", "file"] = "virtual"
+    device: str | None = None  # a part of the device's name, e.g. "H3-VR"; never an index
+    file: str | None = None  # for source: file
+    pace: Literal["realtime", "fast"] = "realtime"  # for source: file and virtual
+    rate_hz: Literal[44100, 48000, 96000] = 48000
+    channels: Annotated[int, Meta(ge=1, le=64)] = 4
+    format: Literal["ambix", "fuma", "n3d", "a", "a2"] = "ambix"
+    block_ms: Annotated[float, Meta(ge=1, le=200)] = 10.0
+    position_m: Metres = (2.6, 0.4, 1.2)  # of the capsules, in the room frame
+    yaw_deg: Annotated[float, Meta(ge=-360, le=360)] = 90.0  # where its front points, from +x towards +y
+
+
+class Camera(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The camera: where its pictures come from and where it sits beside the microphone."""
+
+    source: Literal["virtual", "v4l2", "url", "file", "none"] = "virtual"
+    device: Annotated[int, Meta(ge=0, le=63)] = 0  # for source: v4l2 (/dev/videoN)
+    url: str | None = None  # for source: url (rtsp://, http://)
+    file: str | None = None  # for source: file
+    pace: Literal["realtime", "fast"] = "realtime"  # for source: file and virtual
+    width_px: Annotated[int, Meta(ge=16, le=7680)] = 640
+    height_px: Annotated[int, Meta(ge=16, le=4320)] = 360
+    fps: Annotated[float, Meta(gt=0, le=240)] = 15.0
+    fourcc: Annotated[str, Meta(pattern="^[A-Za-z0-9]{4}$")] = "MJPG"
+    hfov_deg: Annotated[float, Meta(gt=5, lt=175)] = 90.0  # nominal; a calibration result replaces it
+    position_m: Metres = (0.0, 0.0, 0.08)  # of the camera in the *microphone* frame (x forward, y left, z up)
+    yaw_deg: Annotated[float, Meta(ge=-180, le=180)] = 0.0  # against the microphone's front, to the left
+    pitch_deg: Annotated[float, Meta(ge=-90, le=90)] = 0.0  # upwards
+
+
+class Device(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One device of the room: the agent's map and the virtual room's geometry."""
+
+    id: Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*$")]
+    type: Literal[
+        "on_off_light",
+        "dimmable_light",
+        "air_conditioner",
+        "fan",
+        "humidifier",
+        "air_purifier",
+        "tv",
+        "audio_player",
+        "microwave",
+        "laundry_washer",
+        "refrigerator",
+        "window_covering",
+    ]
+    name: str  # as people say it: "ceiling light", "desk fan"
+    room: str = "living_room"
+    position_m: Metres = (0.0, 0.0, 0.0)
+
+
+class Person(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A member of the household."""
+
+    id: Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*$")]
+    name: str
+    room: str | None = None  # the room that "my room" means
+
+
+class Room(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The room: a box with one corner at the origin, x and y along the floor, z up; metres."""
+
+    name: str = "living_room"
+    size_m: tuple[Positive, Positive, Positive] = (5.2, 4.1, 2.7)
+    devices: tuple[Device, ...] = ()
+    people: tuple[Person, ...] = ()
+
+
+class Storage(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Where episodes go."""
+
+    folder: str = "data"
+    segment_mib: Annotated[int, Meta(ge=1, le=2000)] = 1900  # WAV segments roll below this
+    min_free_mib: Annotated[int, Meta(ge=0)] = 500  # recording does not start with less
+
+
+class Endpoints(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """ZeroMQ addresses. Port 0 lets the system choose (the service prints what it got)."""
+
+    stream: Annotated[str, Meta(pattern="^(tcp|ipc)://")] = "tcp://127.0.0.1:5771"
+    commands: Annotated[str, Meta(pattern="^(tcp|ipc)://")] = "tcp://127.0.0.1:5772"
+
+
+class Virtual(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The virtual room's settings; used when a source is `virtual`."""
+
+    seed: Annotated[int, Meta(ge=0)] = 0
+    scene: Literal["request", "talk"] = "request"  # one request about a device | somebody keeps talking
+    rt60_s: Annotated[float, Meta(ge=0, le=3)] = 0.3
+    snr_db: Annotated[float, Meta(ge=-20, le=100)] = 30.0  # talker against sensor noise
+    drift_ppm: Annotated[float, Meta(ge=-1000, le=1000)] = 0.0  # of the virtual microphone's clock
+    av_offset_ms: Annotated[float, Meta(ge=-500, le=500)] = 0.0  # positive: sound late against the picture
+
+
+class Rig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The whole of rig.yaml."""
+
+    hearth_rig: Literal[1]  # version of this file's form
+    name: str = "rig"
+    microphone: Microphone = msgspec.field(default_factory=Microphone)
+    camera: Camera = msgspec.field(default_factory=Camera)
+    room: Room = msgspec.field(default_factory=Room)
+    storage: Storage = msgspec.field(default_factory=Storage)
+    endpoints: Endpoints = msgspec.field(default_factory=Endpoints)
+    virtual: Virtual = msgspec.field(default_factory=Virtual)
+
+
+DEFAULT_RIG = Path(__file__).parent / "virtual" / "demo_rig.yaml"
+
+
+def load_rig(path: str | Path | None = None) -> Rig:
+    """Read and check a rig file.
+
+    Without a path: `rig.yaml` in the current folder if there is one, else the built-in virtual rig. Relative
+    paths inside the file (storage folder, sound and video files) are taken from the current folder.
+    Raises InputError with the key, the value and what is allowed.
+    """
+    if path is None:
+        path = Path("rig.yaml") if Path("rig.yaml").is_file() else DEFAULT_RIG
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such rig file. `hearth init` writes a first one.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read the rig file: {error}") from None
+    return parse_rig(text, str(path))
+
+
+def parse_rig(text: str, where: str = "rig.yaml") -> Rig:
+    """Check the text of a rig file; see `load_rig`."""
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: expected `key: value` lines at the top, found {type(data).__name__}")
+    if "hearth_rig" not in data:
+        raise InputError(f"{where}: the line `hearth_rig: 1` (the version of the file's form) is missing")
+    try:
+        rig = msgspec.convert(data, Rig)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: {_explain(str(error), data)}") from None
+    _check(rig, where)
+    return rig
+
+
+def rig_to_dict(rig: Rig) -> dict[str, Any]:
+    """The rig as plain dicts and lists, for a snapshot in an episode."""
+    return dict(msgspec.to_builtins(rig))
+
+
+def _explain(message: str, data: Any) -> str:
+    """msgspec's message with the key's path in words, the value found and the keys or values allowed."""
+    found = re.match(r"^(.*?)(?: - at `(?:key in )?\$(.*?)`)?$", message, re.S)
+    assert found is not None
+    text, trail = found.group(1), (found.group(2) or "")
+    steps = re.findall(r"\.([A-Za-z_0-9]+)|\[(\d+|\.\.\.)\]", trail)
+    node: Any = data
+    kind: Any = Rig
+    names: list[str] = []
+    for name, index in steps:
+        names.append(name or f"[{index}]")
+        node, kind = _step(node, kind, name, index)
+    place = ".".join(names).replace(".[", "[") or "top level"
+    unknown = re.search(r"unknown field `(.*?)`", text)
+    if unknown:
+        allowed = [f.name for f in msgspec.structs.fields(kind)] if _is_struct(kind) else []
+        key = unknown.group(1)
+        close = difflib.get_close_matches(key, allowed, n=1, cutoff=0.5)
+        hint = f" Did you mean `{close[0]}`?" if close else ""
+        where = "" if place == "top level" else f" in `{place}`"
+        return f"unknown key `{key}`{where}.{hint} Allowed: {', '.join(allowed)}"
+    value = "" if node is None or isinstance(node, dict | list) else f" (found {node!r})"
+    choices = _choices(kind)
+    allowed_values = f" Allowed: {', '.join(map(str, choices))}" if choices else ""
+    return f"`{place}`: {text}{value}.{allowed_values}"
+
+
+def _step(node: Any, kind: Any, name: str, index: str) -> tuple[Any, Any]:
+    """One step down the data and down the types; (None, None) where either does not go on."""
+    if name:
+        node = node.get(name) if isinstance(node, dict) else None
+        kinds = {f.name: f.type for f in msgspec.structs.fields(kind)} if _is_struct(kind) else {}
+        return node, kinds.get(name)
+    arguments = getattr(kind, "__args__", ())
+    inner = arguments[0] if arguments else None
+    number = int(index) if index.isdigit() else None
+    if isinstance(node, list) and number is not None and number < len(node):
+        return node[number], inner
+    return None, inner
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return kind.__args__ if getattr(kind, "__origin__", None) is Literal else ()
+
+
+def _check(rig: Rig, where: str) -> None:
+    """What no single key can tell: combinations that are impossible."""
+
+    def fail(text: str) -> None:
+        raise InputError(f"{where}: {text}")
+
+    mic, cam, room = rig.microphone, rig.camera, rig.room
+    if mic.source in ("sounddevice", "pyaudio") and not mic.device:
+        fail(
+            "`microphone.device` is missing: give a part of the device's name, e.g. H3-VR (see `hearth doctor`)"
+        )
+    if mic.source == "file" and not mic.file:
+        fail("`microphone.file` is missing: `source: file` needs the path of a WAV, FLAC or Ogg file")
+    if cam.source == "file" and not cam.file:
+        fail("`camera.file` is missing: `source: file` needs the path of a video file")
+    if cam.source == "url" and not re.match(r"^(rtsps?|https?)://", cam.url or ""):
+        fail(f"`camera.url` must be an rtsp:// or http:// address (found {cam.url!r})")
+    if mic.source == "virtual" and (mic.channels != 4 or mic.rate_hz != 48000):
+        fail("the virtual microphone has `channels: 4` and `rate_hz: 48000`")
+    places = [("microphone.position_m", mic.position_m)]
+    places += [(f"room.devices ({d.id}) position_m", d.position_m) for d in room.devices]
+    for key, place in places:
+        if not all(0 <= p <= s for p, s in zip(place, room.size_m, strict=True)):
+            fail(f"`{key}` {list(place)} is outside the room, which is {list(room.size_m)} m (`room.size_m`)")
+    for kind, ids in (("device", [d.id for d in room.devices]), ("person", [p.id for p in room.people])):
+        twice = sorted({i for i in ids if ids.count(i) > 1})
+        if twice:
+            fail(f"the {kind} id `{twice[0]}` is used twice; ids must be unique")
+    if rig.endpoints.stream == rig.endpoints.commands and not rig.endpoints.stream.endswith(":0"):
+        fail(f"`endpoints.stream` and `endpoints.commands` are the same address ({rig.endpoints.stream})")

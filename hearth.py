@@ -1,0 +1,36 @@
+"""The front door: `hearth <command>`. Composes the commands of the packages; holds no logic."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+import capture.commands
+import edge.commands
+import recordings.commands
+from dsp.errors import HearthError
+
+app = typer.Typer(
+    name="hearth",
+    help="Record what happens in a home with a spatial microphone and a camera on one clock, and hand it live to an agent.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for package in (edge.commands, capture.commands, recordings.commands):
+    package.register(app)
+
+
+def main() -> None:
+    """Run the command line; a HearthError is printed without a traceback and sets the exit code."""
+    try:
+        app()
+    except HearthError as error:
+        print(f"hearth: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The profile of an episode (episode.yaml): who asked for what, and what would have been right.
+
+Grounding, query and feasibility are the terms of the OmniSmartHome benchmark (arXiv 2609.32569).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from dsp.errors import InputError
+
+Grounding = Literal["G0", "G1", "G2", "G3", "G4"]  # speech, gesture, sound, space, identity
+Query = Literal["Q1", "Q2", "Q3", "Q4"]  # state inquiry, control, scheduling, implicit intent
+Feasibility = Literal["feasible", "nonexistent_resource", "physical_limit", "temporal_contradiction"]
+Value = bool | int | float | str | None
+
+
+class Assert(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One attribute that must have one value at the end. `attribute` is `<endpoint>.<Cluster>.<Attribute>`."""
+
+    device_id: str
+    attribute: str
+    value: Value
+
+
+class Goal(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """state: all asserts hold at the end (Q2-Q4). answer: the true state is told (Q1). refusal: infeasible."""
+
+    kind: Literal["state", "answer", "refusal"]
+    asserts: tuple[Assert, ...] = ()
+    reason: str | None = None  # refusal: the cause that the agent should name
+
+
+class DeviceState(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A device at the start of the episode; attributes as `<endpoint>.<Cluster>.<Attribute>: value`."""
+
+    id: str
+    type: str
+    name: str
+    room: str
+    position_m: tuple[float, float, float] | None = None
+    attributes: dict[str, Value] = {}
+
+
+class HomeState(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The home as it was when the episode began."""
+
+    devices: tuple[DeviceState, ...] = ()
+    rooms: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+
+
+class Consent(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Who agreed to what. `unknown` is what an import says until somebody has asked."""
+
+    recording: Literal["given", "not_needed", "unknown"] = "unknown"
+    sharing: Literal["given", "refused", "not_needed", "unknown"] = "unknown"
+    note: str | None = None
+
+
+class Profile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The whole of episode.yaml. What is not known is None, never a guess."""
+
+    hearth_episode: Literal[1] = 1
+    id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
+    session: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
+    created_utc: str  # ISO 8601 with Z
+    origin: Literal["recorded", "virtual", "imported"]
+    grounding: Grounding | None = None
+    query: Query | None = None
+    feasibility: Feasibility | None = None
+    request: str | None = None  # what was said
+    speaker: str | None = None
+    target_device: str | None = None  # None with feasibility nonexistent_resource: there is no target
+    goal: Goal | None = None
+    home: HomeState | None = None
+    consent: Consent = msgspec.field(default_factory=Consent)
+    rig: dict[str, Any] = {}  # snapshot of rig.yaml (capture.rig.rig_to_dict)
+    source: dict[str, Any] = {}  # what was captured or imported: device, format before conversion, tags
+    notes: str = ""
+
+
+def profile_to_yaml(profile: Profile) -> str:
+    """The text of episode.yaml."""
+    return yaml.safe_dump(msgspec.to_builtins(profile), sort_keys=False, allow_unicode=True, width=110)
+
+
+def profile_from_yaml(text: str, where: str = "episode.yaml") -> Profile:
+    """Read episode.yaml strictly; raises InputError with the key and the value."""
+    try:
+        return msgspec.convert(yaml.safe_load(text), Profile)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: not valid YAML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: {error}") from None
