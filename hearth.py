@@ -13,7 +13,8 @@ from dsp.errors import HearthError
 
 app = typer.Typer(
     name="hearth",
-    help="Record what happens in a home with a spatial microphone and a camera on one clock, and hand it live to an agent.",
+    help="Record what happens in a home with a spatial microphone and a camera on one clock,"
+    " and hand it live to an agent.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

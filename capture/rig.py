@@ -236,7 +236,8 @@ def _check(rig: Rig, where: str) -> None:
     mic, cam, room = rig.microphone, rig.camera, rig.room
     if mic.source in ("sounddevice", "pyaudio") and not mic.device:
         fail(
-            "`microphone.device` is missing: give a part of the device's name, e.g. H3-VR (see `hearth doctor`)"
+            "`microphone.device` is missing: give a part of the device's name, e.g. H3-VR"
+            " (`hearth doctor` lists them)"
         )
     if mic.source == "file" and not mic.file:
         fail("`microphone.file` is missing: `source: file` needs the path of a WAV, FLAC or Ogg file")

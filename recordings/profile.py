@@ -20,7 +20,7 @@ Value = bool | int | float | str | None
 
 
 class Assert(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One attribute that must have one value at the end. `attribute` is `<endpoint>.<Cluster>.<Attribute>`."""
+    """An attribute (`<endpoint>.<Cluster>.<Attribute>`) and the value that it must have at the end."""
 
     device_id: str
     attribute: str
@@ -28,7 +28,7 @@ class Assert(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
 
 class Goal(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """state: all asserts hold at the end (Q2-Q4). answer: the true state is told (Q1). refusal: infeasible."""
+    """state: all asserts hold at the end (Q2-Q4); answer: the state is told (Q1); refusal: infeasible."""
 
     kind: Literal["state", "answer", "refusal"]
     asserts: tuple[Assert, ...] = ()

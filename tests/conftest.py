@@ -1,0 +1,19 @@
+"""What all tests share: where the real files to test against are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with real recordings; a test that needs it skips, saying so, when it is absent."""
+    folder = Path(os.environ.get("HEARTH_SHARED_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("the real recordings are not on this machine (set HEARTH_SHARED_DATA to their folder)")
+    return folder
