@@ -1,0 +1,336 @@
+"""Direction of arrival from first-order ambisonics: per 100 ms, streaming or offline, and per clip.
+
+Method: in each cell of a short-time spectrum (200 Hz to 4 kHz) the active intensity Re(W* [X Y Z]) points
+to where the sound comes from, exactly for one plane wave (pseudo-intensity vector: Jarrett, Habets, Naylor,
+EUSIPCO 2010). Reflections bend it, so the cells vote by how much they look like direct sound: those at an
+onset, where the level jumps above what the room's decay leaves behind (the precedence effect), and those of
+low diffuseness (DirAC: Pulkki, JAES 55(6), 2007). The votes form a histogram on the sphere whose smoothed
+peak is refined off the grid (`dsp.histogram`). A steady sound has no onsets; then the cells of low
+diffuseness decide alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from dsp import histogram
+from dsp.errors import InputError
+from dsp.stft import RowStft, StftPlan
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+
+_FAST = {"contract", "reassoc", "nsz", "arcp"}
+
+LOW_HZ = 200.0
+HIGH_HZ = 4000.0
+DECAY_S = 0.060  # the room's decay that an onset must rise out of
+ONSET_RATIO = 4.0
+STEADY_SHARE = 0.02  # weight of a cell without onset
+ENERGY_POWER = 0.25  # loud cells count more, but not in proportion to their power
+DIRECT_POWER = 4.0
+MEMORY_PER_ROW = 0.5  # what is left of older votes after 100 ms
+KERNEL_EDGE_DEG = 35.0
+ACTIVE_CONFIDENCE = 0.25
+SILENCE_DBFS = -110.0
+# Share of a uniform sphere that lies within 30 degrees of any direction.
+_UNIFORM_SHARE = 0.0669873
+
+
+@dataclass(frozen=True, slots=True)
+class DoaFrame:
+    """Direction during one 100 ms window that starts `t_s` after the first sample pushed.
+
+    Angles and `uncertainty_deg` are NaN when nothing can be said (silence). `confidence` is 0..1: how much
+    more the votes agree than those of a diffuse field would. `uncertainty_deg`: 68 % of the errors are
+    expected within it. `active`: there is direct sound in this window.
+    """
+
+    t_s: float
+    azimuth_deg: float
+    elevation_deg: float
+    confidence: float
+    uncertainty_deg: float
+    level_dbfs: float
+    active: bool
+
+
+@dataclass(frozen=True)
+class Doa:
+    """The same as `DoaFrame`, as arrays with one entry per 100 ms."""
+
+    times_s: F64
+    azimuth_deg: F64
+    elevation_deg: F64
+    confidence: F64
+    uncertainty_deg: F64
+    level_dbfs: F64
+    active: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionEstimate:
+    """One direction for a whole clip; fields as in `DoaFrame`. NaN angles and confidence 0: none found."""
+
+    azimuth_deg: float
+    elevation_deg: float
+    confidence: float
+    uncertainty_deg: float
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _collect_votes(
+    spectra: F32,
+    envelope: F32,
+    previous: F32,
+    decay: float,
+    onset_ratio: float,
+    steady_share: float,
+    unit: F32,
+    weight: F32,
+) -> int:  # pragma: no cover - compiled
+    """Votes of one row. spectra: (frames, 4 [W Y Z X], 2, bins); envelope (bins,) and previous (4, bins: the
+    last frame's power and intensity) carry over between rows. Fills unit (n, 3), weight (n,); returns n."""
+    frames, _, _, bins = spectra.shape
+    now = np.empty((4, bins), np.float32)
+    mean = np.empty((4, bins), np.float32)
+    count = 0
+    half = np.float32(0.5)
+    for f in range(frames):
+        s = spectra[f]
+        for b in range(bins):
+            wr, wi = s[0, 0, b], s[0, 1, b]
+            yr, yi = s[1, 0, b], s[1, 1, b]
+            zr, zi = s[2, 0, b], s[2, 1, b]
+            xr, xi = s[3, 0, b], s[3, 1, b]
+            now[0, b] = half * (wr * wr + wi * wi + yr * yr + yi * yi + zr * zr + zi * zi + xr * xr + xi * xi)
+            now[1, b] = wr * xr + wi * xi
+            now[2, b] = wr * yr + wi * yi
+            now[3, b] = wr * zr + wi * zi
+        for q in range(4):
+            for b in range(bins):
+                lo = max(b - 1, 0)
+                hi = min(b + 1, bins - 1)
+                mean[q, b] = (
+                    now[q, lo] + now[q, b] + now[q, hi] + previous[q, lo] + previous[q, b] + previous[q, hi]
+                )
+        for b in range(bins):
+            power = now[0, b]
+            left = envelope[b] * np.float32(decay)
+            envelope[b] = max(power, left)
+            p = mean[0, b]
+            x, y, z = mean[1, b], mean[2, b], mean[3, b]
+            r = np.sqrt(x * x + y * y + z * z)
+            if not (p > np.float32(0) and r > np.float32(0)):
+                continue
+            direct = min(np.float32(1), r / p)
+            w = np.sqrt(np.sqrt(power)) * direct * direct * direct * direct
+            if power <= np.float32(onset_ratio) * left:
+                w *= np.float32(steady_share)
+            if w > np.float32(0):
+                unit[count, 0], unit[count, 1], unit[count, 2] = x / r, y / r, z / r
+                weight[count] = w
+                count += 1
+        for q in range(4):
+            for b in range(bins):
+                previous[q, b] = now[q, b]
+    return count
+
+
+class _VoteCounter:
+    """Spectra and selection for consecutive rows; each row's votes as a histogram."""
+
+    def __init__(self, fs: int) -> None:
+        self.plan = StftPlan(fs, LOW_HZ, HIGH_HZ)
+        plan = self.plan
+        self._stft = RowStft(plan, 4)
+        self._envelope = np.zeros(plan.bins, np.float32)
+        self._previous = np.zeros((4, plan.bins), np.float32)
+        room = plan.frames_per_row * plan.bins
+        self._unit = np.empty((room, 3), np.float32)
+        self._weight = np.empty(room, np.float32)
+        self._decay = float(np.exp(-plan.hop / plan.fs / DECAY_S))
+
+    def add_row(self, row: F32, cells: F32) -> None:
+        """Add the votes of one row (plan.row, 4) to `cells`."""
+        spectra = self._stft.push_row(row)
+        count = _collect_votes(
+            spectra,
+            self._envelope,
+            self._previous,
+            self._decay,
+            ONSET_RATIO,
+            STEADY_SHARE,
+            self._unit,
+            self._weight,
+        )
+        histogram.add_votes(cells, self._unit, self._weight, count)
+
+
+def _confidence(share: float, votes: float) -> float:
+    """0 for a share of the votes near the peak that a diffuse field could give, 1 when all votes are there.
+
+    The peak of a diffuse field is the largest of several random shares, hence three standard deviations.
+    """
+    null = _UNIFORM_SHARE + 3.0 * np.sqrt(_UNIFORM_SHARE / max(votes, 1.0))
+    return float(np.clip((share - null) / max(1.0 - null, 1e-3), 0.0, 1.0)) if null < 1 else 0.0
+
+
+def _uncertainty_deg(confidence: float, spread_sq: float, votes: float) -> float:
+    """Expected error in degrees (68 %): what the votes' scatter leaves after averaging, plus the bias by
+    early reflections, which grows as the votes disagree. Without agreement nothing is known: 90 degrees."""
+    statistical = spread_sq / max(votes / 4.0, 1.0)
+    bias = 0.1 * spread_sq
+    known = np.degrees(np.sqrt(statistical + bias)) + 0.1
+    return float(np.hypot(known, 90.0 * (1.0 - min(1.0, confidence / 0.3)) ** 2))
+
+
+def _angles(peak: F64) -> tuple[float, float]:
+    azimuth = float(np.degrees(np.arctan2(peak[1], peak[0])))
+    if azimuth >= 180.0:
+        azimuth -= 360.0
+    elevation = float(np.degrees(np.arcsin(np.clip(peak[2], -1.0, 1.0))))
+    return azimuth, elevation
+
+
+def _checked(foa: npt.ArrayLike) -> F32:
+    x = np.asarray(foa)
+    if x.ndim != 2 or x.shape[1] != 4:
+        raise InputError(
+            f"direction of arrival needs AmbiX audio of shape (frames, 4), got {x.shape}; "
+            "transpose it or convert it with dsp.convert"
+        )
+    if not np.issubdtype(x.dtype, np.floating):
+        raise InputError(f"expected float samples with full scale 1.0, got {x.dtype}; divide by full scale")
+    x = np.ascontiguousarray(x, np.float32)
+    if not np.isfinite(x).all():
+        bad = int(np.argmin(np.isfinite(x).all(axis=1)))
+        raise InputError(f"sample {bad} is not a finite number; repair or cut the recording there")
+    return x
+
+
+class DoaEstimator:
+    """Streaming direction of arrival; the result does not depend on how the samples are cut into blocks.
+
+    Push AmbiX blocks (n, 4) of any length; each completed 100 ms window gives one `DoaFrame`, with no delay
+    beyond the window's end. Votes of earlier windows fade by half per window. Raises InputError for a wrong
+    shape, integer samples, or samples that are not finite.
+    """
+
+    def __init__(self, fs: int = 24000) -> None:
+        self.fs = int(fs)
+        self._votes = _VoteCounter(self.fs)
+        self._row = np.zeros((self._votes.plan.row, 4), np.float32)
+        self._filled = 0
+        self._rows = 0
+        self._cells = histogram.empty()
+        self._own = histogram.empty()
+        self._peak = np.zeros(8)
+        self._cos_edge = float(np.cos(np.radians(KERNEL_EDGE_DEG)))
+
+    def push(self, block: npt.ArrayLike) -> list[DoaFrame]:
+        """block: (n, 4) float. Returns the windows that this block completes."""
+        x = _checked(block)
+        row = self._row
+        out = []
+        start = 0
+        while start < len(x):
+            n = min(len(row) - self._filled, len(x) - start)
+            row[self._filled : self._filled + n] = x[start : start + n]
+            self._filled += n
+            start += n
+            if self._filled == len(row):
+                out.append(self._finish_row())
+        return out
+
+    def flush(self) -> list[DoaFrame]:
+        """The last window, when samples are left that do not fill one. The estimator can go on afterwards."""
+        return [self._finish_row()] if self._filled else []
+
+    def _finish_row(self) -> DoaFrame:
+        row = self._row
+        row[self._filled :] = 0.0
+        w = row[: self._filled, 0].astype(np.float64)
+        level = float(10.0 * np.log10(max(float(np.dot(w, w)) / len(w), 1e-20)))
+        t_s = self._rows * len(row) / self.fs
+        self._rows += 1
+        self._filled = 0
+        self._own[:] = 0.0
+        self._votes.add_row(row, self._own)
+        self._cells *= np.float32(MEMORY_PER_ROW)
+        self._cells += self._own
+        peak = self._peak
+        if level < SILENCE_DBFS or not histogram.find_peak(self._cells, self._cos_edge, peak):
+            return DoaFrame(t_s, np.nan, np.nan, 0.0, np.nan, level, False)
+        confidence = _confidence(peak[3], peak[5] / 4.0)
+        own_share = histogram.share_near(self._own, peak[0], peak[1], peak[2])
+        azimuth, elevation = _angles(peak)
+        active = confidence >= ACTIVE_CONFIDENCE and bool(own_share > 2.5 * _UNIFORM_SHARE)
+        return DoaFrame(
+            t_s,
+            azimuth,
+            elevation,
+            confidence,
+            _uncertainty_deg(confidence, peak[4], peak[6]),
+            level,
+            active,
+        )
+
+
+def estimate_doa(foa: npt.ArrayLike, fs: int) -> Doa:
+    """Direction of arrival of a whole clip, one row per 100 ms (the last one may be shorter).
+
+    foa: AmbiX (frames, 4) float, at 8 to 192 kHz. Equal to `DoaEstimator` fed with the same samples.
+    Raises InputError for a wrong shape, integer samples, or samples that are not finite.
+    """
+    estimator = DoaEstimator(fs)
+    frames = estimator.push(foa)
+    frames += estimator.flush()
+    return Doa(
+        np.array([f.t_s for f in frames]),
+        np.array([f.azimuth_deg for f in frames]),
+        np.array([f.elevation_deg for f in frames]),
+        np.array([f.confidence for f in frames]),
+        np.array([f.uncertainty_deg for f in frames]),
+        np.array([f.level_dbfs for f in frames]),
+        np.array([f.active for f in frames], bool),
+    )
+
+
+def steady_direction(foa: npt.ArrayLike, fs: int) -> DirectionEstimate:
+    """The one direction that explains a whole clip best: a talker's sentence or a device's steady sound.
+
+    foa: AmbiX (frames, 4) float. All votes of the clip count alike. Raises InputError as `estimate_doa`.
+    """
+    x = _checked(foa)
+    votes = _VoteCounter(int(fs))
+    cells = histogram.empty()
+    size = votes.plan.row
+    for start in range(0, len(x), size):
+        row = x[start : start + size]
+        if len(row) < size:
+            row = np.concatenate([row, np.zeros((size - len(row), 4), np.float32)])
+        votes.add_row(row, cells)
+    peak = np.zeros(8)
+    edge = float(np.cos(np.radians(KERNEL_EDGE_DEG)))
+    power = float(np.mean(np.square(x[:, 0], dtype=np.float64))) if len(x) else 0.0
+    if power < 10 ** (SILENCE_DBFS / 10) or not histogram.find_peak(cells, edge, peak):
+        return DirectionEstimate(np.nan, np.nan, 0.0, np.nan)
+    azimuth, elevation = _angles(peak)
+    confidence = _confidence(peak[3], peak[5] / 4.0)
+    return DirectionEstimate(
+        azimuth,
+        elevation,
+        confidence,
+        _uncertainty_deg(confidence, peak[4], peak[6]),
+    )
+
+
+def warm() -> None:
+    """Compile (or load from the cache) every kernel, so that the first real block is not late."""
+    noise = np.random.default_rng(0).standard_normal((2400, 4)).astype(np.float32)
+    estimate_doa(noise, 24000)
