@@ -1,0 +1,412 @@
+"""The receiving side of the stream: handshake, checked messages, counted losses, the newest picture."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import zmq
+from numpy.typing import NDArray
+
+from dsp.errors import DeviceError, InputError
+from edge.stream.addresses import require_loopback, same_host
+from edge.stream.command_client import CommandClient
+from edge.stream.counting import StreamCount
+from edge.stream.messages import (
+    MAX_PAYLOAD_BYTES,
+    MESSAGES,
+    REJECTIONS,
+    STREAMS,
+    Count,
+    Header,
+    MessageError,
+    read_array,
+    topic,
+    unpack,
+)
+from edge.stream.publisher import EVERY_HWM, LATEST_HWM, LATEST_SOCKET_BUFFER, monotonic_ns
+
+log = logging.getLogger(__name__)
+
+SILENT_S = 3.0  # no heartbeat for this long: the publisher is gone or stopped
+MAX_QUEUED = 20_000  # messages kept for a reader that does not read, about 100 s of a live rig
+
+
+class StreamTimeout(DeviceError):
+    """Nothing arrived in time; the message says if the publisher is silent or only the streams asked for."""
+
+
+class StreamEnded(DeviceError):
+    """The publisher said that it ends, and everything it sent before was delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One received message.
+
+    header:      see `edge.stream.messages.Header`; its fields are reachable here too.
+    payload:     the raw bytes (a JPEG for video, samples for foa24).
+    received_ns: CLOCK_MONOTONIC when it left the socket.
+    retained:    it is the last message of a "reliable" stream, sent before this client joined.
+    """
+
+    header: Header
+    payload: bytes
+    received_ns: int
+    retained: bool = False
+
+    @property
+    def stream(self) -> str:
+        return self.header.stream
+
+    @property
+    def epoch(self) -> int:
+        return self.header.epoch
+
+    @property
+    def seq(self) -> int:
+        return self.header.seq
+
+    @property
+    def t_ns(self) -> int:
+        return self.header.t_ns
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.header.data
+
+    @property
+    def array(self) -> NDArray[Any] | None:
+        """The payload as a read-only array; None for pictures in JPEG (see `image`) and for no payload."""
+        return read_array(self.header, self.payload)
+
+    @property
+    def age_ms(self) -> float:
+        """From the end of what the message covers (`t_ns + duration_ns`) to its arrival; one host only."""
+        return (self.received_ns - self.header.t_ns - self.header.duration_ns) / 1e6
+
+    def image(self) -> NDArray[np.uint8]:
+        """The picture as uint8 BGR (height, width, 3). Raises InputError for one that cannot be read."""
+        if self.header.encoding == "raw":
+            picture = self.array
+            assert picture is not None
+            return picture
+        import cv2
+
+        read = cv2.imdecode(np.frombuffer(self.payload, np.uint8), cv2.IMREAD_COLOR) if self.payload else None
+        if read is None:
+            raise InputError(f"message {self.seq} of {self.stream} holds no picture that can be decoded")
+        return np.asarray(read, dtype=np.uint8)
+
+
+class _HelloData(msgspec.Struct):
+    next: dict[str, Count] = {}
+    latest_address: str = ""
+    retained: list[dict[str, Any]] = []
+    closing: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Link:
+    """One SUB socket and how far its handshake is."""
+
+    socket: zmq.Socket[bytes]
+    address: str
+    streams: tuple[str, ...]
+    greeting: bytes = field(default_factory=lambda: secrets.token_bytes(8))
+    check: bytes | None = None
+    confirmed_epoch: int | None = None
+    heard_ns: int = 0
+
+
+class Client:
+    """Receives streams and sends commands.
+
+    stream_address:   the publisher's address (loopback or ipc).
+    commands_address: the command server's address; only needed for `command`.
+    streams:          names of the table `MESSAGES`; None means all of them.
+    max_queued:       messages of "every" and "reliable" streams kept for a slow reader; beyond it the oldest
+                      is dropped and counted as `overflowed`.
+
+    A thread of the client reads the sockets all the time, so a reader that sleeps finds the newest picture
+    ("latest" streams keep one) and all other messages in order. Bytes that are no message of this protocol
+    are counted in `rejected` and dropped. When the publisher is restarted the client reconnects by itself;
+    `restarted` counts it. Use as a context manager, or call `close`.
+    """
+
+    def __init__(
+        self,
+        stream_address: str,
+        commands_address: str | None = None,
+        streams: Sequence[str] | None = None,
+        max_queued: int = MAX_QUEUED,
+    ) -> None:
+        require_loopback(stream_address)
+        wanted = STREAMS if streams is None else tuple(dict.fromkeys(streams))
+        unknown = [name for name in wanted if name not in STREAMS]
+        if unknown or not wanted:
+            raise InputError(f"there is no stream {(unknown or wanted)!r}; streams: {', '.join(STREAMS)}")
+        self.stream_address = stream_address
+        self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
+        self._commands = CommandClient(commands_address) if commands_address else None
+        self._counts = {name: StreamCount() for name in wanted}
+        self._latest_streams = tuple(n for n in wanted if MESSAGES[n].delivery == "latest")
+        self._main_streams = tuple(n for n in wanted if MESSAGES[n].delivery != "latest")
+        self._max_queued = max_queued
+        self._queue: collections.deque[Message | str | None] = (
+            collections.deque()
+        )  # str: see _newest; None: end
+        self._newest: dict[str, Message] = {}
+        self._ready = threading.Condition()
+        self._connected = threading.Event()
+        self._closing = threading.Event()
+        self._context = zmq.Context()
+        self._poller = zmq.Poller()
+        self._main = self._connect(stream_address, self._main_streams)
+        self._latest: _Link | None = None
+        self._thread = threading.Thread(target=self._read, name="stream-client", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading and close the sockets; safe to call twice."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._thread.join()
+        self._context.destroy(linger=0)
+        if self._commands is not None:
+            self._commands.close()
+        with self._ready:
+            self._ready.notify_all()
+
+    # --- for the reader ---
+
+    def wait_connected(self, timeout_s: float = 5.0) -> None:
+        """Wait until all subscriptions are known to be active: nothing published from now on is missed.
+
+        Raises StreamTimeout when no publisher answers in time.
+        """
+        if not self._connected.wait(timeout_s):
+            raise StreamTimeout(
+                f"no publisher answered at {self.stream_address} within {timeout_s:g} s; is `hearth live` on?"
+            )
+
+    @property
+    def connected(self) -> bool:
+        """The handshake is done and the publisher was heard within the last few seconds."""
+        return self._connected.is_set() and monotonic_ns() - self._main.heard_ns < SILENT_S * 1e9
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        """The next message. Raises StreamTimeout after `timeout_s` without one, StreamEnded at the end."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._ready:
+            while not self._queue:
+                if self._closing.is_set():
+                    raise StreamEnded("this client is closed")
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise StreamTimeout(self._why_silent(timeout_s or 0.0))
+                self._ready.wait(left)
+            entry = self._queue.popleft()
+            if entry is None:
+                raise StreamEnded(f"the publisher at {self.stream_address} has ended")
+            return self._newest.pop(entry) if isinstance(entry, str) else entry
+
+    def messages(self, timeout_s: float | None = None) -> Iterator[Message]:
+        """Messages as they come, in order per stream, until the publisher says that it ends.
+
+        Raises StreamTimeout when `timeout_s` seconds pass without any. Call it again to wait for a publisher
+        that comes back.
+        """
+        while True:
+            try:
+                message = self.receive(timeout_s)
+            except StreamEnded:
+                return
+            yield message
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """Per stream: received, lost, reordered, repeated, restarted, overflowed, superseded."""
+        with self._ready:
+            return {name: count.to_dict() for name, count in self._counts.items()}
+
+    def command(self, op: str, timeout_s: float = 5.0, **args: Any) -> dict[str, Any]:
+        """Send a command and return its data; see `CommandClient.command`."""
+        if self._commands is None:
+            raise InputError("this client was made without a commands_address, so it cannot send commands")
+        return self._commands.command(op, timeout_s=timeout_s, **args)
+
+    def _why_silent(self, timeout_s: float) -> str:
+        names = ", ".join(self._counts)
+        if self._main.heard_ns == 0:
+            return f"nothing heard from {self.stream_address} for {timeout_s:g} s; is `hearth live` running?"
+        silent_s = (monotonic_ns() - self._main.heard_ns) / 1e9
+        if silent_s > SILENT_S:
+            return f"the publisher at {self.stream_address} is silent since {silent_s:.1f} s: stopped or gone"
+        return (
+            f"the publisher at {self.stream_address} lives, but sent nothing on {names} for {timeout_s:g} s"
+        )
+
+    # --- the reading thread: the only one that touches the sockets ---
+
+    def _connect(self, address: str, streams: tuple[str, ...]) -> _Link:
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
+        latest = bool(streams) and MESSAGES[streams[0]].delivery == "latest"
+        socket.setsockopt(zmq.RCVHWM, LATEST_HWM if latest else EVERY_HWM)
+        if latest:
+            socket.setsockopt(zmq.RCVBUF, LATEST_SOCKET_BUFFER)
+        socket.setsockopt(zmq.MAXMSGSIZE, 2 * MAX_PAYLOAD_BYTES)  # beyond it ZeroMQ cuts the connection
+        socket.setsockopt(zmq.RECONNECT_IVL, 100)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        socket.setsockopt(
+            zmq.HEARTBEAT_IVL, 2000
+        )  # finds a host that vanished, where TCP would wait for long
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10000)
+        if address.startswith("tcp://["):
+            socket.setsockopt(zmq.IPV6, 1)
+        link = _Link(socket, address, streams)
+        for name in (*streams, "beat"):
+            socket.setsockopt(zmq.SUBSCRIBE, topic(name))
+        socket.setsockopt(zmq.SUBSCRIBE, topic("hello", link.greeting))
+        try:
+            socket.connect(address)
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            raise InputError(f"cannot connect to {address!r}: {error}") from None
+        self._poller.register(socket, zmq.POLLIN)
+        return link
+
+    def _read(self) -> None:
+        try:
+            while not self._closing.is_set():
+                waiting = dict(self._poller.poll(50))
+                for link in (self._main, self._latest):
+                    if link is not None and link.socket in waiting:
+                        self._drain(link)
+        except Exception:
+            log.exception("the stream client's reading thread failed")
+            raise
+
+    def _drain(self, link: _Link) -> None:
+        for _ in range(500):  # then look at the other socket
+            try:
+                parts = link.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            received_ns = monotonic_ns()
+            try:
+                header, payload = unpack(parts)
+                if header.stream in ("hello", "beat"):
+                    hello = msgspec.convert(header.data, _HelloData)
+                    self._greeted(link, header, hello, parts[0], received_ns)
+                elif header.stream in link.streams:
+                    self._deliver(Message(header, payload, received_ns))
+            except MessageError as error:
+                self.rejected[error.reason] += 1
+            except msgspec.ValidationError:
+                self.rejected["malformed"] += 1
+
+    def _deliver(self, message: Message) -> None:
+        with self._ready:
+            count = self._counts[message.stream]
+            if not count.arrived(message.epoch, message.seq):
+                return
+            if message.stream in self._latest_streams:
+                if message.stream in self._newest:
+                    count.superseded += 1
+                else:
+                    self._queue.append(message.stream)
+                self._newest[message.stream] = message
+            else:
+                self._queue.append(message)
+                self._limit()
+            self._ready.notify()
+
+    def _limit(self) -> None:
+        while len(self._queue) > self._max_queued:
+            oldest = self._queue.popleft()
+            if isinstance(oldest, Message):
+                self._counts[oldest.stream].overflowed += 1
+            else:
+                self._queue.append(oldest)  # the newest picture or the end: keep it
+
+    def _greeted(self, link: _Link, header: Header, hello: _HelloData, name: bytes, received_ns: int) -> None:
+        """A message of the protocol itself.
+
+        The handshake takes two steps. An answer to our greeting proves that the connection stands, but
+        ZeroMQ may have sent the greeting ahead of the other subscriptions. So a second one is made now:
+        subscriptions of a standing connection are handled in order, hence its answer proves that all the
+        others are active.
+        """
+        link.heard_ns = received_ns
+        suffix = name.split(b"\0", 1)[1]
+        if header.stream == "beat":
+            if link.confirmed_epoch == header.epoch:
+                self._promised(link, header.epoch, hello)
+            if hello.closing and link is self._main:
+                with self._ready:
+                    self._queue.append(None)
+                    self._ready.notify()
+        elif suffix == link.greeting:
+            if link.check is not None:
+                link.socket.setsockopt(zmq.UNSUBSCRIBE, topic("hello", link.check))
+            link.check = secrets.token_bytes(9)
+            link.socket.setsockopt(zmq.SUBSCRIBE, topic("hello", link.check))
+        elif suffix == link.check:
+            link.socket.setsockopt(zmq.UNSUBSCRIBE, topic("hello", link.check))
+            link.check = None
+            link.confirmed_epoch = header.epoch
+            self._confirmed(link, header, hello, received_ns)
+
+    def _confirmed(self, link: _Link, header: Header, hello: _HelloData, received_ns: int) -> None:
+        if link is self._main:
+            for kept in hello.retained:
+                self._deliver_retained(header, kept, received_ns)
+        self._promised(link, header.epoch, hello)
+        if link is self._main and self._latest_streams:
+            self._follow_latest(same_host(hello.latest_address, self.stream_address))
+        if self._latest_streams and (self._latest is None or self._latest.confirmed_epoch != header.epoch):
+            return
+        self._connected.set()
+
+    def _deliver_retained(self, hello: Header, kept: dict[str, Any], received_ns: int) -> None:
+        """The last message of a "reliable" stream, unless it came by itself already."""
+        header = msgspec.convert({**kept, "epoch": hello.epoch}, Header)
+        count = self._counts.get(header.stream)
+        if count is None:
+            return
+        with self._ready:
+            if count.knows(header.epoch, header.seq):
+                return
+            self._queue.append(Message(header, b"", received_ns, retained=True))
+            self._ready.notify()
+
+    def _promised(self, link: _Link, epoch: int, hello: _HelloData) -> None:
+        with self._ready:
+            for name in link.streams:
+                # A stream that the publisher does not name yet begins with number 0.
+                self._counts[name].promised(epoch, hello.next.get(name, 0))
+
+    def _follow_latest(self, address: str) -> None:
+        """Connect to where pictures are sent; a restarted publisher may send them elsewhere."""
+        if self._latest is not None and self._latest.address == address:
+            return
+        if self._latest is not None:
+            self._poller.unregister(self._latest.socket)
+            self._latest.socket.close(linger=0)
+        require_loopback(address)
+        self._latest = self._connect(address, self._latest_streams)

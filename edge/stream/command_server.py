@@ -1,0 +1,117 @@
+"""Answering commands: a ROUTER socket in a thread, handlers by name, every error an answer."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from dsp.errors import HearthError, InputError
+from edge.stream.addresses import bind
+from edge.stream.messages import (
+    MAX_COMMAND_BYTES,
+    REJECTIONS,
+    MessageError,
+    Reply,
+    ReplyError,
+    encode_data,
+    unpack_request,
+)
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[..., dict[str, Any] | None]
+
+
+class CommandServer:
+    """Carries out commands for any number of clients (ZeroMQ REQ or DEALER).
+
+    Handlers are called one after the other in the server's thread, with the command's arguments as keyword
+    arguments, and return a dict (or None). A HearthError becomes the answer's error with its name; wrong or
+    missing arguments become an InputError; anything else is logged and answered as "InternalError". Requests
+    that are malformed, oversized or of another version are counted in `rejected` and answered with an error.
+    Raises InputError for an address off loopback, DeviceError for one in use.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
+        self.served = 0
+        self._handlers: dict[str, Handler] = {"ops": self._list}
+        self._closing = threading.Event()
+        self._context = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.LINGER, 500)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, 4 * MAX_COMMAND_BYTES)  # beyond it ZeroMQ cuts the connection
+        try:
+            self.address = bind(self._socket, address, "commands")
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+        self._thread = threading.Thread(target=self._serve, name="command-server", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> CommandServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def register(self, op: str, handler: Handler) -> None:
+        """Answer `op` with `handler(**args)`; an op that exists is replaced."""
+        self._handlers[op] = handler
+
+    def close(self) -> None:
+        """Stop serving; a command being carried out is finished first. Safe to call twice."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._thread.join()
+        self._context.destroy()
+
+    def _list(self) -> dict[str, Any]:
+        return {"ops": sorted(self._handlers)}
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            if not self._socket.poll(100, zmq.POLLIN):
+                continue
+            parts = self._socket.recv_multipart()
+            # Everything before the body (identity, REQ's numbers and delimiter) goes back as it came.
+            reply = self._answer(parts)
+            if reply is not None:
+                self._socket.send_multipart([*parts[:-1], reply])
+
+    def _answer(self, parts: list[bytes]) -> bytes | None:
+        if not 2 <= len(parts) <= 8 or sum(map(len, parts[:-1])) > 1024:
+            self.rejected["malformed"] += 1
+            return None
+        op = "command"
+        try:
+            request = unpack_request(parts[-1])
+            op = request.op
+            data = self._call(op, request.args)
+            return encode_data(Reply(ok=True, data=data))
+        except MessageError as error:
+            self.rejected[error.reason] += 1
+            failure = ReplyError(type="MessageError", detail=str(error))
+        except HearthError as error:
+            failure = ReplyError(type=type(error).__name__, detail=str(error))
+        except Exception as error:
+            log.exception("the handler of %s failed", op)
+            failure = ReplyError(type="InternalError", detail=f"{op} failed: {type(error).__name__}: {error}")
+        return encode_data(Reply(ok=False, error=failure))
+
+    def _call(self, op: str, args: dict[str, Any]) -> dict[str, Any] | None:
+        handler = self._handlers.get(op)
+        if handler is None:
+            raise InputError(f"there is no command {op!r}; commands: {', '.join(sorted(self._handlers))}")
+        try:
+            inspect.signature(handler).bind(**args)
+        except TypeError as error:
+            raise InputError(f"{op}: {error}; arguments: {inspect.signature(handler)}") from None
+        self.served += 1
+        return handler(**args)

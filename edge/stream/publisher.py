@@ -1,0 +1,210 @@
+"""The sending side of the stream: numbered messages, two sockets by delivery class, handshake, heartbeat."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from typing import Any
+
+import zmq
+from numpy.typing import NDArray
+
+from dsp.errors import DeviceError, InputError
+from edge.stream.addresses import bind
+from edge.stream.messages import MESSAGES, Encoding, Header, describe_payload, pack, topic
+
+log = logging.getLogger(__name__)
+
+# Messages queued per subscriber before ZeroMQ drops. A live rig sends about 180 a second on the main socket,
+# so a subscriber may stand still for about 40 s (some 15 MB) before it loses sound. A picture is worth
+# nothing when it is old: two frames and a small socket buffer, so that even a plain subscriber never sees a
+# long past.
+EVERY_HWM = 8000
+LATEST_HWM = 2
+LATEST_SOCKET_BUFFER = 256 * 1024
+BEAT_S = 1.0
+SUBSCRIPTIONS_S = 0.02  # how soon a handshake is answered
+
+
+def monotonic_ns() -> int:
+    """Nanoseconds of CLOCK_MONOTONIC."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+class Publisher:
+    """Sends messages of the table `MESSAGES` to any number of subscribers.
+
+    address:        where everything but pictures goes, e.g. "tcp://127.0.0.1:5771" (port 0: the system
+                    chooses; `address` tells). Loopback or ipc only.
+    latest_address: where streams with delivery "latest" (video) go. Default: the same host with a port that
+                    the system chooses, or `<path>-latest` for ipc; the handshake tells it to clients.
+
+    Thread-safe: any thread may publish; one lock makes the order on the wire the order of the numbers.
+    Nothing blocks on a slow subscriber: beyond its queue, messages for that one are dropped, which it sees by
+    `seq`.
+    Raises InputError for an address off loopback, DeviceError for one in use.
+    """
+
+    def __init__(self, address: str, latest_address: str | None = None) -> None:
+        self.epoch = secrets.randbits(48)
+        self._lock = threading.Lock()
+        self._next: dict[str, int] = {}
+        self._retained: dict[str, Header] = {}
+        self._closed = False
+        self._closing = threading.Event()
+        self._context = zmq.Context()
+        self._sockets: list[zmq.Socket[bytes]] = []
+        try:
+            self._main = self._open(EVERY_HWM)
+            self.address = bind(self._main, address, "stream")
+            self._latest = self._open(LATEST_HWM, LATEST_SOCKET_BUFFER)
+            self.latest_address = bind(self._latest, latest_address or _beside(self.address), "stream")
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+        self._thread = threading.Thread(target=self._serve, name="stream-publisher", daemon=True)
+        self._thread.start()
+
+    def _open(self, hwm: int, buffer: int | None = None) -> zmq.Socket[bytes]:
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.XPUB)
+        socket.setsockopt(zmq.SNDHWM, hwm)
+        socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # a client that comes back is seen to subscribe again
+        socket.setsockopt(zmq.MAXMSGSIZE, 4096)  # what subscribers send: subscriptions
+        if buffer is not None:
+            socket.setsockopt(zmq.SNDBUF, buffer)
+        self._sockets.append(socket)
+        return socket
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def publish(
+        self,
+        stream: str,
+        t_ns: int,
+        payload: NDArray[Any] | bytes | None = None,
+        *,
+        units: str | None = None,
+        data: dict[str, Any] | None = None,
+        duration_ns: int = 0,
+        shape: tuple[int, ...] | None = None,
+        encoding: Encoding | None = None,
+    ) -> int:
+        """Send one message; returns its sequence number.
+
+        payload: an array (sent raw), the bytes of a JPEG (with `shape` = (height, width, 3)), or None.
+        units:   default: what the table says.
+        Raises InputError for a stream that is not in the table or values that cannot be sent, DeviceError
+        after `close`.
+        """
+        spec = MESSAGES.get(stream)
+        if spec is None or stream in ("hello", "beat"):
+            names = ", ".join(n for n in MESSAGES if n not in ("hello", "beat"))
+            raise InputError(f"there is no stream {stream!r} to publish on; streams: {names}")
+        body, shape, dtype, encoding = describe_payload(payload, shape, encoding)
+        with self._lock:
+            if self._closed:
+                raise DeviceError(f"the publisher at {self.address} is closed")
+            seq = self._next.get(stream, 0)
+            header = Header(
+                stream=stream,
+                epoch=self.epoch,
+                seq=seq,
+                t_ns=int(t_ns),
+                duration_ns=int(duration_ns),
+                shape=shape,
+                dtype=dtype,
+                units=spec.units if units is None else units,
+                encoding=encoding,
+                data=data or {},
+            )
+            parts = pack(header, body)
+            (self._latest if spec.delivery == "latest" else self._main).send_multipart(parts)
+            self._next[stream] = seq + 1
+            if spec.delivery == "reliable" and payload is None:
+                self._retained[stream] = header
+        return seq
+
+    @property
+    def sent(self) -> dict[str, int]:
+        """Messages sent so far, per stream."""
+        with self._lock:
+            return dict(self._next)
+
+    def close(self, linger_s: float = 1.0) -> None:
+        """Announce the end, let queued messages leave (at most `linger_s`), close. Safe to call twice."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._closing.set()
+        self._thread.join()
+        with self._lock:
+            self._beat(closing=True)
+            for socket in self._sockets:
+                socket.close(linger=int(linger_s * 1000))
+        self._context.term()
+
+    def _serve(self) -> None:
+        """Answer handshakes and send the heartbeat; the only reader of the sockets."""
+        next_beat = time.monotonic()
+        while not self._closing.wait(SUBSCRIPTIONS_S):
+            with self._lock:
+                for socket in self._sockets:
+                    self._answer(socket)
+                if time.monotonic() >= next_beat:
+                    self._beat()
+                    next_beat = time.monotonic() + BEAT_S
+
+    def _answer(self, socket: zmq.Socket[bytes]) -> None:
+        greeting = topic("hello")
+        for _ in range(1000):  # bounded: a flood of subscriptions must not hold the lock for long
+            try:
+                parts = socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            wish = parts[0]
+            if len(parts) != 1 or wish[:1] != b"\x01" or not wish[1:].startswith(greeting):
+                continue
+            suffix = wish[1 + len(greeting) :]
+            if 1 <= len(suffix) <= 32:
+                retained = [
+                    {"stream": h.stream, "seq": h.seq, "t_ns": h.t_ns, "units": h.units, "data": h.data}
+                    for h in self._retained.values()
+                ]
+                self._send_own(socket, "hello", {"retained": retained}, suffix)
+
+    def _beat(self, closing: bool = False) -> None:
+        for socket in self._sockets:
+            self._send_own(socket, "beat", {"closing": closing})
+
+    def _send_own(
+        self, socket: zmq.Socket[bytes], stream: str, data: dict[str, Any], suffix: bytes = b""
+    ) -> None:
+        """A message of the protocol itself.
+
+        `next` holds only what goes over this socket: messages of one socket arrive in order, so a receiver
+        knows exactly which numbers must have reached it before this one.
+        """
+        latest = socket is self._latest
+        numbers = {s: n for s, n in self._next.items() if (MESSAGES[s].delivery == "latest") == latest}
+        data = {"next": numbers, "latest_address": self.latest_address, **data}
+        header = Header(stream=stream, epoch=self.epoch, seq=0, t_ns=monotonic_ns(), data=data)
+        try:
+            with contextlib.suppress(zmq.Again):
+                socket.send_multipart(pack(header, suffix=suffix), zmq.NOBLOCK)
+        except InputError as error:
+            log.warning("cannot send %s: %s", stream, error)
+
+
+def _beside(address: str) -> str:
+    """The default address for "latest" streams beside the main one."""
+    if address.startswith("ipc://"):
+        return address + "-latest"
+    return address.rsplit(":", 1)[0] + ":0"
