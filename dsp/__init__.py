@@ -1,44 +1,89 @@
-"""Signal processing on arrays: pure arrays in, arrays out; imports none of the other packages.
+"""Signal processing on plain arrays: resampling, ambisonics, checks, levels, activity, direction of arrival.
 
-The names below are loaded at first use, so that a command that needs no kernel does not wait for Numba.
+Names are imported on first use, so that `import dsp` (and with it the command line) stays fast.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsp.array import array_azimuths as array_azimuths
-    from dsp.array import array_to_foa as array_to_foa
-    from dsp.array import estimate_array_azimuth as estimate_array_azimuth
-    from dsp.array import estimate_array_doa as estimate_array_doa
-    from dsp.doa import DirectionEstimate as DirectionEstimate
-    from dsp.doa import Doa as Doa
-    from dsp.doa import DoaEstimator as DoaEstimator
-    from dsp.doa import DoaFrame as DoaFrame
-    from dsp.doa import estimate_doa as estimate_doa
-    from dsp.doa import steady_direction as steady_direction
+    from dsp.activity import Activity as Activity
+    from dsp.activity import ActivityDetector as ActivityDetector
+    from dsp.ambisonics import CAPSULE_DIRECTIONS as CAPSULE_DIRECTIONS
+    from dsp.ambisonics import CHANNEL_NAMES as CHANNEL_NAMES
+    from dsp.ambisonics import FORMATS as FORMATS
+    from dsp.ambisonics import MOUNTINGS as MOUNTINGS
+    from dsp.ambisonics import angular_error_deg as angular_error_deg
+    from dsp.ambisonics import conversion_matrix as conversion_matrix
+    from dsp.ambisonics import convert as convert
+    from dsp.ambisonics import direction_to_unit as direction_to_unit
+    from dsp.ambisonics import encode as encode
+    from dsp.ambisonics import rotate as rotate
+    from dsp.ambisonics import rotation_matrix as rotation_matrix
+    from dsp.ambisonics import to_stereo as to_stereo
+    from dsp.ambisonics import unit_to_direction as unit_to_direction
+    from dsp.ambisonics import virtual_mic as virtual_mic
+    from dsp.checks import CheckReport as CheckReport
+    from dsp.checks import Finding as Finding
+    from dsp.checks import check as check
+    from dsp.levels import Levels as Levels
+    from dsp.levels import levels as levels
+    from dsp.resample import Resampler as Resampler
+    from dsp.resample import resample as resample
+    from dsp.resample import warm as warm
 
-_MODULE_OF = {
-    "array_azimuths": "array",
-    "array_to_foa": "array",
-    "estimate_array_azimuth": "array",
-    "estimate_array_doa": "array",
-    "DirectionEstimate": "doa",
-    "Doa": "doa",
-    "DoaEstimator": "doa",
-    "DoaFrame": "doa",
-    "estimate_doa": "doa",
-    "steady_direction": "doa",
+_HOME = {
+    "dsp.activity": ("Activity", "ActivityDetector"),
+    "dsp.ambisonics": (
+        "CAPSULE_DIRECTIONS",
+        "CHANNEL_NAMES",
+        "FORMATS",
+        "MOUNTINGS",
+        "angular_error_deg",
+        "conversion_matrix",
+        "convert",
+        "direction_to_unit",
+        "encode",
+        "rotate",
+        "rotation_matrix",
+        "to_stereo",
+        "unit_to_direction",
+        "virtual_mic",
+    ),
+    "dsp.checks": ("CheckReport", "Finding", "check"),
+    "dsp.levels": ("Levels", "levels"),
+    "dsp.resample": ("Resampler", "resample", "warm"),
 }
-
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_MODULE_OF)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'dsp' has no attribute {name!r}")
-    value = getattr(import_module(f"dsp.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
+class _Package(ModuleType):
+    """Keeps `dsp.resample` and `dsp.levels` the functions, although modules of the same name exist.
+
+    Python binds a submodule as an attribute of its package whenever someone imports it; here the public name
+    wins. `from dsp.resample import Resampler` works as ever.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module 'dsp' has no attribute {name!r}")
+        value = getattr(import_module(_MODULE_OF[name]), name)
+        setattr(self, name, value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and name in _MODULE_OF:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __dir__() -> list[str]:
+    return __all__

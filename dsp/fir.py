@@ -1,0 +1,335 @@
+"""Compiled FIR kernels: explicit vectors in LLVM, called from Numba, without the GIL.
+
+Numba's automatic vectoriser gives up on a loop with many taps (wrap-around indices, alias checks), so the two
+inner loops are written as vector code here. It is portable: LLVM maps 8 floats to AVX or to two NEON
+registers. Every output is made by the same instructions in the same order wherever it lies in a block, and
+that is why results do not depend on the size of the blocks.
+
+All arrays are flat float32: frame r, channel c lies at r * channels + c.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+WIDTH = 8  # floats per vector
+VECTORS = 8  # vectors per step of the symmetric kernel; 8 sums stay in registers on AVX and on NEON
+STEP = WIDTH * VECTORS  # outputs of the symmetric kernel come in multiples of this
+
+_F32 = ir.FloatType()
+_I32 = ir.IntType(32)
+_I64 = ir.IntType(64)
+_VEC = ir.VectorType(_F32, WIDTH)
+
+
+def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
+    return context.make_array(array_type)(context, builder, value).data
+
+
+def _load(builder: Any, pointer: Any) -> Any:
+    value = builder.load(builder.bitcast(pointer, _VEC.as_pointer()))
+    value.align = 4
+    return value
+
+
+def _store(builder: Any, value: Any, pointer: Any) -> None:
+    builder.store(value, builder.bitcast(pointer, _VEC.as_pointer())).align = 4
+
+
+def _fma(builder: Any) -> Any:
+    kind = ir.FunctionType(_VEC, [_VEC] * 3)
+    return cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{WIDTH}f32")
+
+
+@intrinsic
+def _symmetric_step(  # type: ignore[no-untyped-def]
+    typingctx, x, x_at, taps, pairs, stride, span, out, out_at, centre, centre_array, centre_at
+):
+    """out[out_at + l] = centre * centre_array[centre_at + l]
+    + sum_k taps[k] * (x[x_at + k*stride + l] + x[x_at + span - k*stride + l]), l = 0..STEP-1.
+
+    The taps run from the edges of the filter (small) to the middle (large): float32 sums lose least that way.
+    With centre == 0 the old content of out is the start of the sum instead, so that calls can be chained.
+    """
+    i64 = types.int64
+    signature = types.void(x, i64, taps, i64, i64, i64, out, i64, types.float32, centre_array, i64)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        xs, xat, ts, n_pairs, step, width, outs, oat, mid, cs, cat = args
+        x_at_ptr = builder.gep(_data(context, builder, sig.args[0], xs), [xat])
+        tap_ptr = _data(context, builder, sig.args[2], ts)
+        out_ptr = builder.gep(_data(context, builder, sig.args[6], outs), [oat])
+        mid_ptr = builder.gep(_data(context, builder, sig.args[9], cs), [cat])
+        fma = _fma(builder)
+        undefined = ir.Constant(_VEC, ir.Undefined)
+        lanes = ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH)
+
+        def splat(value):  # type: ignore[no-untyped-def]
+            one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
+            return builder.shuffle_vector(one, undefined, lanes)
+
+        sums = [cgutils.alloca_once(builder, _VEC) for _ in range(VECTORS)]
+        for s in sums:
+            builder.store(ir.Constant(_VEC, [0.0] * WIDTH), s)
+        with cgutils.for_range(builder, n_pairs) as loop:
+            k = loop.index
+            tap = splat(builder.load(builder.gep(tap_ptr, [k])))
+            shift = builder.mul(k, step)
+            low = builder.gep(x_at_ptr, [shift])
+            high = builder.gep(x_at_ptr, [builder.sub(width, shift)])
+            for v in range(VECTORS):
+                at = [ir.Constant(_I64, v * WIDTH)]
+                both = builder.fadd(
+                    _load(builder, builder.gep(low, at)), _load(builder, builder.gep(high, at))
+                )
+                builder.store(builder.call(fma, [both, tap, builder.load(sums[v])]), sums[v])
+        is_mid = builder.fcmp_ordered("!=", mid, ir.Constant(_F32, 0.0))
+        with builder.if_else(is_mid) as (with_centre, chained):
+            with with_centre:
+                factor = splat(mid)
+                for v in range(VECTORS):
+                    at = [ir.Constant(_I64, v * WIDTH)]
+                    m = _load(builder, builder.gep(mid_ptr, at))
+                    value = builder.call(fma, [m, factor, builder.load(sums[v])])
+                    _store(builder, value, builder.gep(out_ptr, at))
+            with chained:
+                for v in range(VECTORS):
+                    at = [ir.Constant(_I64, v * WIDTH)]
+                    old = _load(builder, builder.gep(out_ptr, at))
+                    _store(builder, builder.fadd(builder.load(sums[v]), old), builder.gep(out_ptr, at))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def _dot(typingctx, x, x_at, taps, tap_at, vectors):  # type: ignore[no-untyped-def]
+    """sum over i < 4 * WIDTH * vectors of x[x_at + i] * taps[tap_at + i], in a fixed order of additions."""
+    signature = types.float32(x, types.int64, taps, types.int64, types.int64)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        xs, xat, ts, tat, n = args
+        x_ptr = builder.gep(_data(context, builder, sig.args[0], xs), [xat])
+        t_ptr = builder.gep(_data(context, builder, sig.args[2], ts), [tat])
+        fma = _fma(builder)
+        sums = [cgutils.alloca_once(builder, _VEC) for _ in range(4)]
+        for s in sums:
+            builder.store(ir.Constant(_VEC, [0.0] * WIDTH), s)
+        with cgutils.for_range(builder, n) as loop:
+            base = builder.mul(loop.index, ir.Constant(_I64, 4 * WIDTH))
+            for v in range(4):
+                at = [builder.add(base, ir.Constant(_I64, v * WIDTH))]
+                a, b = _load(builder, builder.gep(x_ptr, at)), _load(builder, builder.gep(t_ptr, at))
+                builder.store(builder.call(fma, [a, b, builder.load(sums[v])]), sums[v])
+        a, b, c, d = (builder.load(s) for s in sums)
+        total = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+        half = WIDTH
+        while half > 1:  # fold the upper half onto the lower one
+            half //= 2
+            mask = [half + i if i < half else 0 for i in range(WIDTH)]
+            folded = builder.shuffle_vector(
+                total, ir.Constant(_VEC, ir.Undefined), ir.Constant(ir.VectorType(_I32, WIDTH), mask)
+            )
+            total = builder.fadd(total, folded)
+        return builder.extract_element(total, ir.Constant(_I32, 0))
+
+    return signature, codegen
+
+
+@intrinsic
+def _nonfinite_sum(typingctx, x, vectors):  # type: ignore[no-untyped-def]
+    """0.0 if the first WIDTH * vectors values are finite, else NaN: v - v is 0 only for a finite v."""
+    signature = types.float32(x, types.int64)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        pointer = _data(context, builder, sig.args[0], args[0])
+        total = cgutils.alloca_once(builder, _VEC)
+        builder.store(ir.Constant(_VEC, [0.0] * WIDTH), total)
+        with cgutils.for_range(builder, args[1]) as loop:
+            at = builder.mul(loop.index, ir.Constant(_I64, WIDTH))
+            v = _load(builder, builder.gep(pointer, [at]))
+            builder.store(builder.fadd(builder.load(total), builder.fsub(v, v)), total)
+        value = builder.load(total)
+        result = builder.extract_element(value, ir.Constant(_I32, 0))
+        for i in range(1, WIDTH):
+            result = builder.fadd(result, builder.extract_element(value, ir.Constant(_I32, i)))
+        return result
+
+    return signature, codegen
+
+
+@intrinsic
+def _split_pairs_4(typingctx, x, x_at, even, even_at, odd, odd_at, pairs):  # type: ignore[no-untyped-def]
+    """For 4 channels: frames x[0], x[2].. to even and x[1], x[3].. to odd, a frame at a time."""
+    i64 = types.int64
+    signature = types.void(x, i64, even, i64, odd, i64, i64)
+    four = ir.VectorType(_F32, 4)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        xs, xat, es, eat, os_, oat, n = args
+        x_ptr = builder.gep(_data(context, builder, sig.args[0], xs), [xat])
+        e_ptr = builder.gep(_data(context, builder, sig.args[2], es), [eat])
+        o_ptr = builder.gep(_data(context, builder, sig.args[4], os_), [oat])
+        with cgutils.for_range(builder, n) as loop:
+            to = builder.mul(loop.index, ir.Constant(_I64, 4))
+            src = builder.mul(loop.index, ir.Constant(_I64, 8))
+            for pointer, extra in ((e_ptr, 0), (o_ptr, 4)):
+                p = builder.gep(x_ptr, [builder.add(src, ir.Constant(_I64, extra))])
+                v = builder.load(builder.bitcast(p, four.as_pointer()))
+                v.align = 4
+                q = builder.bitcast(builder.gep(pointer, [to]), four.as_pointer())
+                builder.store(v, q).align = 4
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@njit(cache=True, nogil=True)
+def all_finite(x):  # type: ignore[no-untyped-def]
+    """True if the flat float32 array holds neither NaN nor infinity."""
+    n = x.size
+    whole = n // WIDTH
+    total = _nonfinite_sum(x, whole)
+    for i in range(whole * WIDTH, n):
+        total += x[i] - x[i]
+    return total == np.float32(0.0)
+
+
+@njit(cache=True, nogil=True)
+def _split(x, at, even, odd, row, pairs, channels):  # type: ignore[no-untyped-def]
+    if channels == 4:
+        _split_pairs_4(x, at, even, row * 4, odd, row * 4, pairs)
+        return
+    for i in range(pairs):
+        for c in range(channels):
+            even[(row + i) * channels + c] = x[at + (2 * i) * channels + c]
+            odd[(row + i) * channels + c] = x[at + (2 * i + 1) * channels + c]
+
+
+@njit(cache=True, nogil=True)
+def decimate_by_two(  # type: ignore[no-untyped-def]
+    x, channels, even, odd, position, odd_taps, even_taps, centre, delay, history, out, out_row
+):  # type: ignore[no-untyped-def]
+    """Filter with a symmetric FIR and keep every second frame. Returns the number of frames written.
+
+    x: input frames, flat. even, odd: the delay lines for the even and the odd input frames, `history` rows of
+    the past, then room for new rows and STEP spare floats. position[0]: 1 if an even frame waits for its
+    partner at row `history`. odd_taps: taps at distance ..5, 3, 1 from the middle; even_taps: ..6, 4, 2
+    (empty for a half-band filter); centre: the middle tap. Output row i is centred on even row (history + i -
+    delay). out is written in whole steps, so it needs STEP spare floats at its end.
+    """
+    frames = x.size // channels
+    room = (even.size - STEP) // channels - history
+    waiting = position[0]
+    read = 0
+    written = out_row
+    n_odd = odd_taps.size
+    n_even = even_taps.size
+    pairs_left = (frames + waiting) // 2
+    while pairs_left > 0:
+        rows = min(room, pairs_left)
+        if waiting == 1:  # the even frame is already at row `history`
+            for c in range(channels):
+                odd[history * channels + c] = x[read * channels + c]
+            read += 1
+            _split(x, read * channels, even, odd, history + 1, rows - 1, channels)
+            read += 2 * (rows - 1)
+        else:
+            _split(x, read * channels, even, odd, history, rows, channels)
+            read += 2 * rows
+        middle = (history - delay) * channels
+        for j in range(0, rows * channels, STEP):
+            at = written * channels + j
+            _symmetric_step(
+                odd,
+                middle - n_odd * channels + j,
+                odd_taps,
+                n_odd,
+                channels,
+                (2 * n_odd - 1) * channels,
+                out,
+                at,
+                centre,
+                even,
+                middle + j,
+            )
+            if n_even > 0:
+                _symmetric_step(
+                    even,
+                    middle - n_even * channels + j,
+                    even_taps,
+                    n_even,
+                    channels,
+                    2 * n_even * channels,
+                    out,
+                    at,
+                    np.float32(0.0),
+                    even,
+                    middle + j,
+                )
+        written += rows
+        pairs_left -= rows
+        shift = rows * channels
+        for i in range(history * channels):
+            even[i] = even[i + shift]
+        for i in range(history * channels):
+            odd[i] = odd[i + shift]
+        waiting = 0
+    if read < frames:
+        for c in range(channels):
+            even[history * channels + c] = x[read * channels + c]
+        waiting = 1
+    position[0] = waiting
+    return written - out_row
+
+
+@njit(cache=True, nogil=True)
+def polyphase(  # type: ignore[no-untyped-def]
+    x, channels, line, position, taps, up, down, phase_taps, out, out_row, out_rows
+):
+    """Resample by up/down with a bank of `up` filters. Returns the number of frames written.
+
+    line: (channels, size) delay lines; position: [rows filled, next output's first input row, its phase].
+    taps: flat, `phase_taps` (a multiple of 32) per phase, reversed in time, so that an output is a plain dot
+    product of a phase with the rows that start at its position.
+    """
+    frames = x.size // channels
+    size = line.shape[1]
+    filled, start, phase = position[0], position[1], position[2]
+    read = 0
+    written = 0
+    flat = line.reshape(-1)
+    vectors = phase_taps // 32
+    while True:
+        count = min(size - filled, frames - read)
+        for c in range(channels):
+            for i in range(count):
+                line[c, filled + i] = x[(read + i) * channels + c]
+        filled += count
+        read += count
+        while start + phase_taps <= filled and written < out_rows:
+            for c in range(channels):
+                out[(out_row + written) * channels + c] = _dot(
+                    flat, c * size + start, taps, phase * phase_taps, vectors
+                )
+            written += 1
+            phase += down
+            start += phase // up
+            phase = phase % up
+        drop = min(start, filled)
+        if drop > 0:
+            for c in range(channels):
+                for i in range(filled - drop):
+                    line[c, i] = line[c, i + drop]
+            filled -= drop
+            start -= drop
+        if read == frames:
+            break
+    position[0], position[1], position[2] = filled, start, phase
+    return written
