@@ -21,7 +21,7 @@ HOP_S = 0.02
 _MEMORY_S = 1.5
 _HANG_S = 0.16
 _ABSOLUTE_FLOOR = 1e-11  # band energy of silence (-110 dBFS): below it nothing is ever active
-_EDGES_HZ = (100, 250, 450, 700, 1000, 1400, 2000, 2800, 4000, 5500, 7500)
+_EDGES_HZ = (100, 400, 700, 1050, 1450, 2000, 2800, 4000, 5500, 7500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,13 @@ class ActivityDetector:
         self._past = hop.copy()
         power = (spectrum.real**2 + spectrum.imag**2) * self._scale
         bands = np.add.reduceat(power, self._first_bins)[: self._bands]
-        self._recent.append(bands)
-        smooth = np.mean(self._recent, axis=0)
-        if len(self._recent) == self._recent.maxlen or self._hops == 0:
+        if self._hops > 0:  # the first window is half empty
+            self._recent.append(bands)
+        smooth = np.mean(self._recent, axis=0) if self._recent else bands
+        if len(self._recent) == self._recent.maxlen:
             self._minima.append(smooth)
-        floor = 1.25 * np.min(self._minima, axis=0)  # the minimum lies below the mean
+        # The minimum lies below the mean. Until there is one, the first 100 ms are their own floor.
+        floor = 1.3 * np.min(self._minima, axis=0) if self._minima else smooth
         rise = 10 * np.log10((bands + _ABSOLUTE_FLOOR) / (floor + _ABSOLUTE_FLOOR))
         most = np.sort(rise)[-3:].mean()
         if most >= self.threshold_db:
