@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil, gcd
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,57 +76,35 @@ def _bank(up: int, down: int, quality: Quality) -> tuple[int, Array]:
     return half, np.ascontiguousarray(taps.reshape(-1), dtype=np.float32)
 
 
-class _Stage(Protocol):
-    delay: int  # frames at the output
-
-    def rows(self, frames: int) -> int: ...
-    def process(self, x: Array, out: Array, out_row: int) -> int: ...
-    def reset(self) -> None: ...
-
-
 class _HalfStage:
     """Decimation by two with a symmetric filter; delay and counts in output frames."""
 
     up, down = 1, 2
 
     def __init__(self, channels: int, odd: NDArray[np.float64], even: NDArray[np.float64], centre: float):
-        from dsp.fir import STEP, decimate_by_two
+        from dsp.fir import STEP, decimate_by_two, decimator_state
 
         self._kernel = decimate_by_two
-        self.channels = channels
-        self._odd = odd.astype(np.float32)
-        self._even_taps = even.astype(np.float32)
-        self._centre = np.float32(centre)
+        self._channels = channels
         self.delay = max(len(odd) - 1, len(even))
-        self._history = self.delay + max(len(odd), len(even))
-        size = (self._history + _TILE_ROWS + 1) * channels + STEP
-        self._lines = np.zeros((2, size), np.float32)
-        self._even_line, self._odd_line = self._lines[0], self._lines[1]
-        self._position = np.zeros(1, np.int64)
+        self._state, self._plan = decimator_state(channels, odd, even, centre, self.delay, _TILE_ROWS)
+        self._spare = -(-STEP // channels)
+        self._fresh = self._state.copy()
+        self._waiting = 0
 
-    def rows(self, frames: int) -> int:
-        return (frames + int(self._position[0])) // 2
-
-    def process(self, x: Array, out: Array, out_row: int) -> int:
-        written: int = self._kernel(
-            x,
-            self.channels,
-            self._even_line,
-            self._odd_line,
-            self._position,
-            self._odd,
-            self._even_taps,
-            self._centre,
-            self.delay,
-            self._history,
-            out,
-            out_row,
-        )
-        return written
+    def process(self, x: Array) -> Array | None:
+        """The output for (frames, channels), or None if x is not finite (then nothing has changed)."""
+        total = self._waiting + len(x)
+        out = np.empty((total // 2 + self._spare, self._channels), np.float32)
+        rows = self._kernel(x, self._state, self._plan, out)
+        if rows < 0:
+            return None
+        self._waiting = total & 1
+        return out[:rows]
 
     def reset(self) -> None:
-        self._lines[:] = 0.0
-        self._position[:] = 0
+        self._state[:] = self._fresh
+        self._plan[0] = self._waiting = 0
 
 
 class _BankStage:
@@ -136,48 +114,51 @@ class _BankStage:
         from dsp.fir import polyphase
 
         self._kernel = polyphase
-        self.channels, self.up, self.down = channels, up, down
+        self.up, self.down = up, down
         self._half, self._taps = _bank(up, down, quality)
         self.delay = max(0, ceil((self._half + 1) * up / down - 1))
-        first = -(self.delay * down) // up  # input row of output 0, the floor of a negative position
-        self._start = (self._half - 1 - first, (-self.delay * down) % up)
+        first = -(self.delay * down) // up  # input row of output 0: the floor of a negative position
+        self._start = (self._half - 1 - first, 0, (-self.delay * down) % up)
         size = self._start[0] + 2 * self._half + down // up + 4096
         self._line = np.zeros((channels, size), np.float32)
         self._position = np.zeros(3, np.int64)
         self.reset()
 
-    def rows(self, frames: int) -> int:
-        return (self._total + frames) * self.up // self.down - self._written
-
-    def process(self, x: Array, out: Array, out_row: int) -> int:
-        rows = self.rows(x.size // self.channels)
-        self._total += x.size // self.channels
-        self._written += rows
-        written: int = self._kernel(
-            x,
-            self.channels,
-            self._line,
-            self._position,
-            self._taps,
-            self.up,
-            self.down,
-            2 * self._half,
-            out,
-            out_row,
-            rows,
+    def process(self, x: Array) -> Array | None:
+        rows = (self._total + len(x)) * self.up // self.down - self._written
+        out = np.empty((rows, x.shape[1]), np.float32)
+        written = self._kernel(
+            x, self._line, self._position, self._taps, self.up, self.down, 2 * self._half, out, rows
         )
-        assert written == rows
-        return written
+        if written < 0:
+            return None
+        self._total += len(x)
+        self._written += rows
+        return out
 
     def reset(self) -> None:
         self._line[:] = 0.0
-        self._position[:] = (self._start[0], 0, self._start[1])
+        self._position[:] = self._start
         self._total = self._written = 0
+
+
+class _SameRate:
+    """fs_in == fs_out: a checked copy."""
+
+    up, down, delay = 1, 1, 0
+
+    def process(self, x: Array) -> Array | None:
+        return x.copy() if np.isfinite(x).all() else None
+
+    def reset(self) -> None:
+        pass
 
 
 def _stages(up: int, down: int, channels: int, quality: Quality) -> list[Any]:
     if quality not in _EDGES:
         raise InputError(f"quality must be 'standard' or 'high', not {quality!r}")
+    if up == down == 1:
+        return [_SameRate()]
     if up == 1 and down >= 2 and down & (down - 1) == 0 and down <= 16:
         stages: list[Any] = []
         octave = down
@@ -255,23 +236,17 @@ class Resampler:
             raise InputError(f"channels must be 1 to 64, not {channels!r}")
         if on_nonfinite not in ("raise", "flag"):
             raise InputError(f"on_nonfinite must be 'raise' or 'flag', not {on_nonfinite!r}")
-        from dsp.fir import STEP, all_finite
-
         self.channels = channels
         self.nonfinite_samples = 0
         self._flag = on_nonfinite == "flag"
-        self._all_finite = all_finite
-        self._spare = STEP
         divisor = gcd(self.fs_in, self.fs_out)
         self._up, self._down = self.fs_out // divisor, self.fs_in // divisor
-        same = self.fs_in == self.fs_out
-        self._stages = [] if same else _stages(self._up, self._down, channels, quality)
+        self._stages = _stages(self._up, self._down, channels, quality)
         self.delay_frames = 0
         for stage in self._stages:
             self.delay_frames = self.delay_frames * stage.up // stage.down + stage.delay
-        self._single = self._stages[0] if len(self._stages) == 1 else None
-        self._frames_in = 0
-        self._frames_out = 0
+        self._first, self._later = self._stages[0].process, [s.process for s in self._stages[1:]]
+        self._frames_in = self._frames_out = 0
 
     @property
     def delay_s(self) -> float:
@@ -288,43 +263,32 @@ class Resampler:
             and block.flags.c_contiguous
         ):
             block = _as_frames(block, self.channels)
-        flat = block.reshape(-1)
-        if not self._all_finite(flat):
-            if not self._flag:
-                bad = int(np.count_nonzero(~np.isfinite(flat)))
-                raise InputError(
-                    f"{bad} samples are NaN or infinite; repair the input, or use "
-                    "on_nonfinite='flag' to take them as silence"
-                )
-            wrong = ~np.isfinite(flat)
-            self.nonfinite_samples += int(np.count_nonzero(wrong))
-            flat = np.where(wrong, np.float32(0.0), flat)
+        out = self._first(block)
+        if out is None:
+            out = self._first(self._without_nonfinite(block))
+        for process in self._later:
+            out = process(out)
         self._frames_in += len(block)
-        return self._run(flat)
+        self._frames_out += len(out)
+        return out
 
-    def _run(self, flat: Array) -> Array:
-        channels = self.channels
-        stage = self._single
-        if stage is not None:
-            out = np.empty(stage.rows(flat.size // channels) * channels + self._spare, np.float32)
-            rows = stage.process(flat, out, 0)
-            self._frames_out += rows
-            return out[: rows * channels].reshape(rows, channels)
-        for stage in self._stages:
-            out = np.empty(stage.rows(flat.size // channels) * channels + self._spare, np.float32)
-            rows = stage.process(flat, out, 0)
-            flat = out[: rows * channels]
-        self._frames_out += flat.size // channels
-        return flat.reshape(-1, channels).copy() if not self._stages else flat.reshape(-1, channels)
+    def _without_nonfinite(self, block: Array) -> Array:
+        wrong = ~np.isfinite(block)
+        count = int(np.count_nonzero(wrong))
+        if not self._flag:
+            raise InputError(
+                f"{count} samples are NaN or infinite; repair the input, or use on_nonfinite='flag' to take "
+                "them as silence"
+            )
+        self.nonfinite_samples += count
+        return np.where(wrong, np.float32(0.0), block)
 
     def flush(self) -> Array:
         """The end of the signal: the remaining frames. The resampler is then as new."""
         total = -(-self._frames_in * self.fs_out // self.fs_in) + self.delay_frames
         rest = total - self._frames_out
-        zeros = np.zeros(
-            (rest + 1) * self._down // self._up * self.channels + self._down * self.channels, "f4"
-        )
-        tail = self._run(zeros)[:rest]
+        zeros = (rest + 1) * self._down // self._up + self._down
+        tail = self.push(np.zeros((zeros, self.channels), np.float32))[:rest]
         self.reset()
         return tail
 
