@@ -1,0 +1,146 @@
+"""Sound files of any kind behind one reader: WAV by our own chunk walker, the rest by libsndfile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsp.errors import InputError
+from recordings.wav_read import WavFile, read_wav
+from recordings.wav_tags import Bext
+
+WAV_SUFFIXES = frozenset({".wav", ".wave", ".bwf", ".rf64", ".amb"})
+OTHER_SUFFIXES = frozenset({".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".caf", ".w64", ".mp3"})
+
+
+@dataclass
+class AudioFile:
+    """One or several consecutive sound files as one stretch of frames; samples are read on demand.
+
+    `format` is one of dsp.FORMATS when the tags say so, else None. `bits` is 0 for compressed formats.
+    """
+
+    paths: tuple[Path, ...]
+    rate: int
+    channels: int
+    bits: int
+    frames: int
+    is_float: bool = False
+    format: str | None = None
+    tracks: tuple[str, ...] = ()
+    bext: Bext | None = None
+    problems: list[str] = field(default_factory=list)
+    _parts: tuple[tuple[int, WavFile | Path], ...] = ()
+
+    @property
+    def duration_s(self) -> float:
+        """Length in seconds."""
+        return self.frames / self.rate
+
+    def read(self, start: int = 0, count: int | None = None) -> NDArray[np.float32]:
+        """float32 (frames, channels) with full scale +-1 from frame `start`; fewer only at the end."""
+        start = min(max(start, 0), self.frames)
+        stop = self.frames if count is None else min(start + count, self.frames)
+        pieces = []
+        first = 0
+        for length, part in self._parts:
+            a, b = max(start - first, 0), min(stop - first, length)
+            if a < b:
+                pieces.append(_read_part(part, a, b - a))
+            first += length
+        return np.concatenate(pieces) if pieces else np.zeros((0, self.channels), np.float32)
+
+    def blocks(self, frames: int = 1 << 16) -> Iterator[NDArray[np.float32]]:
+        """The whole stretch in blocks of at most `frames`, in order."""
+        for length, part in self._parts:
+            if isinstance(part, WavFile):
+                for start in range(0, length, frames):
+                    yield part.read_float(start, frames)
+            else:
+                import soundfile
+
+                with soundfile.SoundFile(part) as file:
+                    while len(block := file.read(frames, dtype="float32", always_2d=True)):
+                        yield block
+
+
+def _read_part(part: WavFile | Path, start: int, count: int) -> NDArray[np.float32]:
+    if isinstance(part, WavFile):
+        return part.read_float(start, count)
+    import soundfile
+
+    with soundfile.SoundFile(part) as file:
+        file.seek(start)
+        return np.asarray(file.read(count, dtype="float32", always_2d=True), np.float32)
+
+
+def open_audio(path: str | Path | Sequence[str | Path], recover: bool = False) -> AudioFile:
+    """Open a sound file, or several that follow each other (same rate, channels and format).
+
+    recover: see `read_wav`. Raises InputError when one cannot be read or does not fit the first.
+    """
+    if isinstance(path, str | Path):
+        return _open_one(Path(path), recover)
+    files = [_open_one(Path(item), recover) for item in path]
+    if not files:
+        raise InputError("no sound file was given")
+    first = files[0]
+    for other in files[1:]:
+        a, b = (first.rate, first.channels, first.format), (other.rate, other.channels, other.format)
+        if a != b:
+            raise InputError(
+                f"{other.paths[0]} does not continue {first.paths[0].name}:"
+                f" rate, channels, format are {b}, not {a}"
+            )
+    return AudioFile(
+        paths=tuple(file.paths[0] for file in files),
+        rate=first.rate,
+        channels=first.channels,
+        bits=first.bits,
+        frames=sum(file.frames for file in files),
+        is_float=first.is_float,
+        format=first.format,
+        tracks=first.tracks,
+        bext=first.bext,
+        problems=[f"{file.paths[0].name}: {text}" for file in files for text in file.problems],
+        _parts=tuple(part for file in files for part in file._parts),
+    )
+
+
+def _open_one(path: Path, recover: bool) -> AudioFile:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    with open(path, "rb") as file:
+        head = file.read(12)
+    if path.suffix.lower() in WAV_SUFFIXES or (
+        head[:4] in (b"RIFF", b"RF64", b"BW64") and head[8:] == b"WAVE"
+    ):
+        wav = read_wav(path, recover)
+        return AudioFile(
+            (path,), wav.rate, wav.channels, wav.bits, wav.frames, wav.is_float, wav.format, wav.tracks,
+            wav.bext, list(wav.problems), ((wav.frames, wav),),
+        )  # fmt: skip
+    import soundfile
+
+    try:
+        info = soundfile.info(path)
+    except (soundfile.SoundFileError, OSError) as error:
+        raise InputError(f"{path}: not a sound file that can be read: {error}") from None
+    if not 0 <= info.frames < 1 << 48:
+        raise InputError(
+            f"{path}: libsndfile does not know its length ({info.frames}); decode it to WAV first"
+        )
+    bits = {"PCM_16": 16, "PCM_24": 24, "PCM_32": 32, "PCM_S8": 8}.get(info.subtype, 0)
+    return AudioFile(
+        (path,),
+        info.samplerate,
+        info.channels,
+        bits,
+        info.frames,
+        is_float=bits == 0,
+        _parts=((info.frames, path),),
+    )

@@ -1,0 +1,271 @@
+"""From closed streams to a finished episode: release form, directions, checks, clocks, report, manifest.
+
+Used after recording, importing and repairing. Every step can be done again: what a crash left is replaced.
+The manifest is written last, then the mark is removed: before that the episode counts as interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsp.errors import InputError
+from recordings.clock_fit import fit_clock
+from recordings.episode import CHECKS, RELEASE, RELEASE_RATE_HZ, TIMELINE, VIDEO, Episode
+from recordings.manifest import write_manifest
+from recordings.marker import remove_marker
+from recordings.storage import storage_errors, write_atomic
+from recordings.timeline import Line, TimelineWriter
+from recordings.wav_write import WavWriter
+
+_BLOCK = 1 << 16
+_CHECK_FRAMES = 300 * 48000  # one report of dsp.check covers at most this much
+
+
+def complete(
+    folder: Path, extra: dict[str, Any] | None = None, report: bool = True, interrupted: bool = False
+) -> Episode:
+    """Finish an episode whose streams are closed and whole. Raises HearthError; the mark then stays."""
+    episode = Episode.open(folder)
+    checks: dict[str, Any] = {"hearth_checks": 1, "interrupted": interrupted}
+    doa = make_release(episode)
+    if doa:
+        timeline = TimelineWriter(folder / TIMELINE, append=True)
+        try:
+            for line in doa:
+                timeline.add(line)
+        finally:
+            timeline.close()
+    episode = Episode.open(folder)
+    checks["audio"] = _audio_summary(episode)
+    checks["sound"] = check_sound(episode)
+    checks["video"] = _video_summary(episode)
+    checks["clocks"] = clock_summary(episode.timeline(), episode.original.rate if episode.audio_paths else 0)
+    checks.update(extra or {})
+    write_atomic(folder / CHECKS, (json.dumps(checks, indent=1, ensure_ascii=False) + "\n").encode())
+    if report:
+        from recordings.report import write_report
+
+        write_report(folder)
+    write_manifest(folder)
+    remove_marker(folder)
+    return Episode.open(folder)
+
+
+def is_first_order(episode: Episode) -> bool:
+    """Whether the original is four channels of a known first-order format."""
+    import dsp
+
+    return episode.original.channels == 4 and episode.format in dsp.FORMATS
+
+
+def make_release(episode: Episode) -> list[Line]:
+    """Write foa_24k.wav from the original and give the doa lines for the timeline; [] when it is no FOA.
+
+    The release form is 32-bit float: FuMa's W rises by 3 dB on its way to AmbiX and a resampler overshoots,
+    so a loud take would clip in 24-bit integers. Its length is ceil(frames * 24000 / rate).
+    """
+    target = episode.path / RELEASE
+    with storage_errors(target, "replace"):
+        target.unlink(missing_ok=True)
+    if not episode.audio_paths or not is_first_order(episode) or episode.original.frames == 0:
+        return []
+    from dsp.doa import DoaEstimator
+
+    source = episode.original
+    doa = DoaEstimator(fs=RELEASE_RATE_HZ)
+    rows: list[Any] = []
+    writer = WavWriter(
+        target, RELEASE_RATE_HZ, 4, sample_type="float", format_name="ambix", note=episode.profile.id
+    )
+    try:
+        for block in _release_blocks(source.blocks(_BLOCK), source.rate, str(episode.format)):
+            if not len(block):
+                continue
+            writer.write(block)
+            # A float file may hold NaN: it goes into the release as it is, directions see silence there.
+            rows += doa.push(np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0))
+        rows += doa.flush()
+    finally:
+        writer.close()
+    times = episode.audio_map.time_ns(np.array([row.t_s for row in rows]) * source.rate)
+    return [_doa_line(row, int(t_ns)) for row, t_ns in zip(rows, times, strict=True)]
+
+
+def _release_blocks(
+    blocks: Iterable[NDArray[np.float32]], rate: int, format_name: str
+) -> Iterable[NDArray[np.float32]]:
+    """dsp.convert and dsp.resample, block by block: equal to both on the whole file."""
+    import dsp
+
+    if rate == RELEASE_RATE_HZ:
+        for block in blocks:
+            yield dsp.convert(block, source=format_name, target="ambix")
+        return
+    resampler = dsp.Resampler(rate, RELEASE_RATE_HZ, 4)
+    skip = resampler.delay_frames
+    for block in blocks:
+        out = resampler.push(dsp.convert(block, source=format_name, target="ambix"))
+        yield out[skip:]
+        skip -= min(skip, len(out))
+    yield resampler.flush()[skip:]
+
+
+def _doa_line(row: Any, t_ns: int) -> Line:
+    def number(value: float, digits: int) -> float | None:
+        return round(float(value), digits) if np.isfinite(value) else None
+
+    return {
+        "type": "doa",
+        "t_ns": t_ns,
+        "t_s": round(float(row.t_s), 6),
+        "azimuth_deg": number(row.azimuth_deg, 2),
+        "elevation_deg": number(row.elevation_deg, 2),
+        "confidence": number(row.confidence, 4),
+        "uncertainty_deg": number(row.uncertainty_deg, 2),
+        "level_dbfs": number(row.level_dbfs, 1),
+        "active": bool(row.active),
+    }
+
+
+def _audio_summary(episode: Episode) -> dict[str, Any]:
+    if not episode.audio_paths:
+        return {"frames": 0}
+    original = episode.original
+    gaps = [line for line in episode.timeline() if line["type"] == "gap" and line.get("stream") == "audio"]
+    return {
+        "rate_hz": original.rate,
+        "channels": original.channels,
+        "bits": original.bits,
+        "format": episode.format,
+        "frames": original.frames,
+        "duration_s": round(original.duration_s, 6),
+        "files": [path.name for path in episode.audio_paths],
+        "gaps": len(gaps),
+        "lost_frames": sum(int(line.get("lost_frames", 0)) for line in gaps),
+        "problems": original.problems,
+    }
+
+
+def check_sound(episode: Episode) -> dict[str, Any]:
+    """dsp.check of the original in its own format; longer takes are checked in parts of five minutes and the
+    worst answer per (code, channel) counts, with the time where it was found."""
+    if not episode.audio_paths or episode.original.frames == 0:
+        return {"ok": False, "findings": [], "note": "no sound was recorded"}
+    if not is_first_order(episode):
+        return {
+            "ok": True,
+            "findings": [],
+            "note": f"format {episode.format!r} is not first-order ambisonics",
+        }
+    import dsp
+
+    source, name = episode.original, str(episode.format)
+    parts = [
+        (start / source.rate, dsp.check(source.read(start, _CHECK_FRAMES), source.rate, name).to_dict())
+        for start in range(0, source.frames, _CHECK_FRAMES)
+    ]
+    if len(parts) == 1:
+        return parts[0][1]
+    return merge_checks(parts)
+
+
+_SEVERITY = {"ok": 0, "unknown": 1, "warning": 2, "fault": 3}
+
+
+def merge_checks(parts: Sequence[tuple[float, dict[str, Any]]]) -> dict[str, Any]:
+    """Reports of consecutive parts (start in s, report) as one: the worst finding per code and channel."""
+    worst: dict[tuple[str, Any], dict[str, Any]] = {}
+    for start_s, part in parts:
+        for finding in part["findings"]:
+            key = (finding["code"], finding["channel"])
+            if key not in worst or _SEVERITY[finding["severity"]] > _SEVERITY[worst[key]["severity"]]:
+                worst[key] = {**finding, "t_s": start_s}
+    levels = [{"t_s": start_s, **part["levels"]} for start_s, part in parts]
+    return {
+        "format": parts[0][1]["format"],
+        "ok": all(part["ok"] for _, part in parts),
+        "findings": list(worst.values()),
+        "levels_by_part": levels,
+    }
+
+
+def _video_summary(episode: Episode) -> dict[str, Any] | None:
+    times = episode.frame_times()
+    if not (episode.path / VIDEO).is_file():
+        return None
+    lines = episode.timeline()
+    gaps = [line for line in lines if line["type"] == "gap" and line.get("stream") == "video"]
+    causes: dict[str, int] = {}
+    for line in gaps:
+        causes[line["cause"]] = causes.get(line["cause"], 0) + int(line.get("dropped", 0))
+    steps = np.diff(times) / 1e6
+    source = episode.profile.source.get("video", {})
+    return {
+        "frames": len(times),
+        "encoder": source.get("encoder") if isinstance(source, dict) else None,
+        "dropped": sum(causes.values()),
+        "dropped_by_cause": causes,
+        "duration_s": round(float(times[-1] - times[0]) / 1e9, 6) if len(times) else 0.0,
+        "fps": round(1e3 * len(steps) / float(steps.sum()), 4) if len(steps) and steps.sum() > 0 else None,
+        "longest_step_ms": round(float(steps.max()), 3) if len(steps) else None,
+        "t_source": sorted({str(line.get("t_source")) for line in lines if line["type"] == "frame"}),
+    }
+
+
+def clock_summary(lines: Sequence[Line], rate_hz: int) -> dict[str, Any]:
+    """Drift of the sound clock per gap-free segment (robust line), and what the wall clock did.
+
+    drift_ppm and its sigma are those of the longest segment; None when no segment lasts a second.
+    wall_clock_step_ms: how much more UTC than CLOCK_MONOTONIC passed between the first and the last anchor.
+    """
+    segments = []
+    for segment in _segments(lines):
+        frames = [line["first_frame"] for line in segment]
+        times = [line["t_observed_ns"] for line in segment]
+        if len(segment) < 8 or frames[-1] - frames[0] < rate_hz:
+            continue
+        with suppress(InputError):
+            fit = fit_clock(frames, times, rate_hz)
+            segments.append(
+                {
+                    "first_frame": frames[0],
+                    "span_s": round(fit.span_s, 3),
+                    "points": fit.points,
+                    "drift_ppm": round(fit.drift_ppm, 3),
+                    "drift_ppm_sigma": round(fit.drift_ppm_sigma, 3),
+                    "offset_ns": fit.offset_ns,
+                    "jitter_ms": round(fit.jitter_ms, 4),
+                }
+            )
+    longest = max(segments, key=lambda s: float(s["span_s"]), default=None)
+    anchors = [line for line in lines if line["type"] == "anchor" and "t_utc_ns" in line]
+    step = None
+    if len(anchors) >= 2:
+        utc, mono = (anchors[-1][key] - anchors[0][key] for key in ("t_utc_ns", "t_ns"))
+        step = round((utc - mono) / 1e6, 3)
+    return {
+        "drift_ppm": longest["drift_ppm"] if longest else None,
+        "drift_ppm_sigma": longest["drift_ppm_sigma"] if longest else None,
+        "jitter_ms": longest["jitter_ms"] if longest else None,
+        "method": "Huber line over t_observed_ns of the longest gap-free segment",
+        "segments": segments,
+        "wall_clock_step_ms": step,
+    }
+
+
+def _segments(lines: Sequence[Line]) -> list[list[Line]]:
+    """The audio lines, split at gaps."""
+    segments: list[list[Line]] = [[]]
+    for line in lines:
+        if line["type"] == "gap" and line.get("stream") == "audio":
+            segments.append([])
+        elif line["type"] == "audio":
+            segments[-1].append(line)
+    return [segment for segment in segments if segment]

@@ -1,0 +1,73 @@
+"""RECORDING.json: the mark of an episode that is being written, and whether its writer still lives."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from recordings.storage import fsync_folder, storage_errors, utc_now, write_atomic
+
+MARKER = "RECORDING.json"
+MANIFEST = "manifest.json"
+State = Literal["finished", "interrupted", "recording"]
+
+
+def _boot_id() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+def _process_start(pid: int) -> str:
+    """The start time of a process in clock ticks since boot: tells a reused pid from the first one."""
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
+
+
+def place_marker(folder: Path) -> None:
+    """Mark `folder` as being written by this process. Raises StorageError."""
+    pid = os.getpid()
+    mark = {"pid": pid, "pid_start": _process_start(pid), "boot_id": _boot_id(), "started_utc": utc_now()}
+    write_atomic(folder / MARKER, json.dumps(mark).encode())
+
+
+def mark_failed(folder: Path, reason: str) -> None:
+    """Say that the writer gave up although its process may live on; best effort, the disk may be full."""
+    with suppress(Exception):
+        mark = json.loads((folder / MARKER).read_text())
+        mark.update(pid=0, failed=reason, failed_utc=utc_now())
+        write_atomic(folder / MARKER, json.dumps(mark).encode())
+
+
+def remove_marker(folder: Path) -> None:
+    """The last step of finishing. Raises StorageError."""
+    with storage_errors(folder / MARKER, "remove"):
+        (folder / MARKER).unlink(missing_ok=True)
+        fsync_folder(folder)
+
+
+def state_of(folder: Path) -> State:
+    """finished: manifest there and no mark. recording: marked by a process that lives. Else interrupted."""
+    try:
+        text = (folder / MARKER).read_text()
+    except FileNotFoundError:
+        return "finished" if (folder / MANIFEST).is_file() else "interrupted"
+    except OSError:
+        return "interrupted"
+    try:
+        mark = json.loads(text)
+        pid = int(mark.get("pid", 0))
+    except (ValueError, TypeError, AttributeError):
+        return "interrupted"
+    if pid <= 0 or mark.get("boot_id") != _boot_id() or not _process_start(pid):
+        return "interrupted"
+    return "recording" if mark.get("pid_start") == _process_start(pid) else "interrupted"
+
+
+def is_episode(folder: Path) -> bool:
+    """Whether a folder looks like an episode, whole or broken."""
+    return any((folder / name).is_file() for name in (MARKER, MANIFEST, "episode.yaml"))

@@ -1,0 +1,177 @@
+"""timeline.jsonl: one JSON object per line with `type` and `t_ns`; what happened when, on one clock.
+
+Lines (t_ns is CLOCK_MONOTONIC; in an imported episode it counts from the first audio frame):
+  anchor  t_utc_ns                                     the pair (monotonic, wall clock)
+  audio   t_observed_ns, seq, first_frame, frames, file_frame, lost, flags     one per block
+  frame   seq, index, pts_ms, t_source, dropped        one per picture in the video file, in its order
+  gap     stream, cause, and lost_frames + file_frame (audio) or dropped (video)
+  event   kind, data                                   anything else that happened
+  doa     t_s, azimuth_deg, elevation_deg, confidence, uncertainty_deg, active   one per 100 ms
+`file_frame` counts frames in foa_48k/ (gaps are not filled there), `first_frame` those of the source.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsp.errors import InputError
+from recordings.storage import StorageError, storage_error, storage_errors, write_all
+
+Line = dict[str, Any]
+
+
+def encode_line(line: Line) -> bytes:
+    """One line of the file, newline included. Numpy numbers become plain ones; NaN becomes null."""
+    return (
+        json.dumps(_plain(line), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.hex()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+class TimelineWriter:
+    """Appends lines from any thread without waiting for the disk; a thread writes them every `flush_s`.
+
+    After a kill at most `flush_s` of lines is missing. A disk error is kept in `error` and raised by `close`.
+    """
+
+    def __init__(self, path: Path, flush_s: float = 0.1, append: bool = False) -> None:
+        self.path, self._flush_s = path, flush_s
+        self.error: StorageError | None = None
+        self._lock = threading.Lock()
+        self._pending: list[Line] = []
+        self._stop = threading.Event()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if append else os.O_EXCL)
+        with storage_errors(path):
+            self._fd = os.open(path, flags, 0o644)
+        self._thread = threading.Thread(target=self._run, name="hearth-timeline", daemon=True)
+        self._thread.start()
+
+    def add(self, line: Line) -> None:
+        """Queue one line."""
+        with self._lock:
+            self._pending.append(line)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._flush_s):
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            lines, self._pending = self._pending, []
+        if not lines or self.error:
+            return
+        data = b"".join(encode_line(line) for line in lines)
+        place = os.fstat(self._fd).st_size
+        try:
+            write_all(self._fd, data)
+        except OSError as error:
+            self.error = storage_error(error, self.path)
+            with suppress(OSError):  # no torn line when the disk is full
+                os.ftruncate(self._fd, place)
+
+    def sync(self) -> None:
+        """Force what was flushed to the medium."""
+        with suppress(OSError):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Write what is pending, sync, close. Raises StorageError if any line could not be written."""
+        if self._fd < 0:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._flush()
+        with storage_errors(self.path):
+            os.fsync(self._fd)
+            os.close(self._fd)
+        self._fd = -1
+        if self.error:
+            raise self.error
+
+
+@dataclass(frozen=True)
+class TimelineFile:
+    """The lines that can be read; `torn_bytes` at the end belong to a line that was cut off by a kill."""
+
+    lines: list[Line]
+    torn_bytes: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def read_timeline(path: Path) -> TimelineFile:
+    """Read timeline.jsonl; tolerant of a torn last line and reporting any other that is not JSON.
+
+    Raises InputError when the file is absent or cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; the episode has no timeline") from None
+    except OSError as error:
+        raise storage_error(error, path, "read") from error
+    lines: list[Line] = []
+    problems: list[str] = []
+    whole, newline, torn = data.rpartition(b"\n")
+    rows = (whole + newline).splitlines(keepends=True)
+    for number, row in enumerate(rows, 1):
+        try:
+            line = json.loads(row)
+        except ValueError:
+            line = None
+        if isinstance(line, dict) and isinstance(line.get("type"), str) and isinstance(line.get("t_ns"), int):
+            lines.append(line)
+        elif number == len(rows) and not torn:
+            torn = row
+        else:
+            problems.append(f"{path.name}: line {number} is not an object with type and t_ns")
+    return TimelineFile(lines, len(torn), tuple(problems))
+
+
+class AudioMap:
+    """Frame of the audio files -> time in ns, through the gaps; built from a timeline's audio lines.
+
+    Between block starts the line is straight; beyond the last block the nominal rate is used.
+    """
+
+    def __init__(self, lines: Iterable[Line], rate_hz: float) -> None:
+        blocks = [line for line in lines if line["type"] == "audio"]
+        self.rate_hz = float(rate_hz)
+        self._frames = np.array([line["file_frame"] for line in blocks], np.int64)
+        self._times = np.array([line["t_ns"] for line in blocks], np.int64)
+        self._counts = np.array([line["frames"] for line in blocks], np.int64)
+
+    def time_ns(self, file_frame: NDArray[Any] | float) -> NDArray[np.int64]:
+        """Times of frames, shape as given, int64 ns; without any audio line frame 0 is at 0."""
+        frames = np.asarray(file_frame, np.float64)
+        if not len(self._frames):
+            return np.round(frames * (1e9 / self.rate_hz)).astype(np.int64)
+        block = np.clip(np.searchsorted(self._frames, frames, side="right") - 1, 0, len(self._frames) - 1)
+        offset = (frames - self._frames[block]) * (1e9 / self.rate_hz)
+        return self._times[block] + np.round(offset).astype(np.int64)

@@ -1,0 +1,256 @@
+"""Pictures into Matroska with their true times, in a thread of its own, readable after a kill.
+
+Clusters of 250 ms are flushed as they end (`flush_packets`, `cluster_time_limit`), so a kill costs at most
+about a quarter of a second of pictures. FFmpeg's Matroska writer keeps times in milliseconds; the exact
+nanoseconds of each picture are in the timeline, in the same order. The encoder is the first of `ENCODERS`
+that this machine's FFmpeg can open; which one it was is recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsp.errors import InputError, MissingDependency
+from recordings.storage import StorageError, storage_error
+
+# name, pixel format, options: no encoder may hold pictures back (no B-frames, no look-ahead).
+ENCODERS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("libx264", "yuv420p", {"preset": "superfast", "tune": "zerolatency", "crf": "20"}),
+    ("mpeg4", "yuv420p", {"qscale": "3", "bf": "0"}),
+    ("mjpeg", "yuvj420p", {"qscale": "3"}),
+)
+CONTAINER_OPTIONS = {"flush_packets": "1", "cluster_time_limit": "250"}
+
+
+def probe_encoders() -> dict[str, bool]:
+    """Which of ENCODERS this machine's FFmpeg has, in order of preference."""
+    import av
+
+    found = {}
+    for name, _, _ in ENCODERS:
+        try:
+            av.codec.Codec(name, "w")
+            found[name] = True
+        except ValueError:
+            found[name] = False
+    return found
+
+
+class VideoFile:
+    """A Matroska file that takes BGR pictures with a time each. Not thread-safe, encodes in the caller.
+
+    Raises MissingDependency when no encoder can be opened, StorageError when the file cannot be written.
+    """
+
+    def __init__(
+        self, path: Path, width_px: int, height_px: int, fps: float, encoder: str | None = None
+    ) -> None:
+        import av
+
+        self._av: Any = av
+        self.path, self.width_px, self.height_px = path, width_px, height_px
+        self.frames = 0
+        self._t0_ns: int | None = None
+        self._last_pts = -1
+        rate = Fraction(fps if fps and fps > 0 else 30).limit_denominator(1001)
+        self._container: Any = None
+        refused = []
+        for name, pixels, options in ENCODERS:
+            if encoder not in (None, name):
+                continue
+            if width_px % 2 or height_px % 2:
+                if name == "mpeg4":
+                    continue
+                pixels = "yuv444p" if name == "libx264" else "yuvj444p"
+            try:
+                self._open(name, pixels, options, rate)
+                self.encoder = name
+                return
+            except OSError as error:
+                self._abandon()
+                if error.errno and not isinstance(error, ValueError):
+                    raise storage_error(error, path) from error
+                refused.append(f"{name}: {error}")
+            except ValueError as error:
+                self._abandon()
+                refused.append(f"{name}: {error}")
+        wanted = encoder or ", ".join(name for name, _, _ in ENCODERS)
+        raise MissingDependency(
+            f"no video encoder for {width_px}x{height_px} among {wanted} "
+            f"({'; '.join(refused) or 'none known'}); install a PyAV with one of them, or record without a camera (camera.source: none)"
+        )
+
+    def _open(self, name: str, pixels: str, options: dict[str, str], rate: Fraction) -> None:
+        self._container = self._av.open(str(self.path), "w", format="matroska", options=CONTAINER_OPTIONS)
+        stream = self._container.add_stream(name, rate=rate)
+        stream.width, stream.height, stream.pix_fmt = self.width_px, self.height_px, pixels
+        stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
+        stream.codec_context.gop_size = max(round(rate), 1)
+        stream.options = options
+        stream.codec_context.open()
+        self._stream, self._pixels = stream, pixels
+
+    def _abandon(self) -> None:
+        if self._container is not None:
+            with suppress(Exception):
+                self._container.close()
+            self._container = None
+            with suppress(OSError):
+                os.unlink(self.path)
+
+    def write(self, image: NDArray[np.uint8], t_ns: int) -> int:
+        """Encode one picture; gives its time in the file in ms (0 for the first).
+
+        Two pictures within the same millisecond, or times that run backwards, move on by 1 ms in the file.
+        """
+        if image.shape != (self.height_px, self.width_px, 3) or image.dtype != np.uint8:
+            raise InputError(
+                f"{self.path.name}: got a picture of shape {image.shape}, type {image.dtype}; this file takes"
+                f" ({self.height_px}, {self.width_px}, 3) uint8 BGR"
+            )
+        if self._t0_ns is None:
+            self._t0_ns = t_ns
+        pts = max(round((t_ns - self._t0_ns) / 1e6), self._last_pts + 1)
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="bgr24")
+        frame = frame.reformat(format=self._pixels)
+        frame.pts, frame.time_base = pts, Fraction(1, 1000)
+        self._mux(frame)
+        self._last_pts = pts
+        self.frames += 1
+        return pts
+
+    def _mux(self, frame: Any) -> None:
+        try:
+            for packet in self._stream.encode(frame):
+                self._container.mux(packet)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def close(self) -> None:
+        """Flush the encoder, write the end of the file; harmless when repeated. Raises StorageError."""
+        if self._container is None:
+            return
+        container, self._container = self._container, None
+        try:
+            for packet in self._stream.encode(None):
+                container.mux(packet)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+        finally:
+            try:
+                container.close()
+            except OSError as error:
+                raise storage_error(error, self.path) from error
+        with suppress(OSError), open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+
+
+@dataclass(frozen=True)
+class QueuedFrame:
+    """A picture on its way to the encoder, with what the timeline says about it."""
+
+    t_ns: int
+    seq: int
+    image: NDArray[np.uint8]
+    dropped: int = 0
+    t_source: str = "arrival"
+
+
+class VideoWriter:
+    """A VideoFile behind a queue and a thread: `put` never waits for the encoder or the disk.
+
+    When the encoder falls behind by more than `backlog_bytes`, new pictures are left out and reported through
+    `on_dropped(frame, cause)`; written ones through `on_written(frame, index, pts_ms)`. The file is created
+    with the first picture. An error ends the stream and is kept in `error`; sound is not affected.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fps: float,
+        on_written: Callable[[QueuedFrame, int, int], None],
+        on_dropped: Callable[[QueuedFrame, str], None],
+        backlog_bytes: int = 256 << 20,
+        encoder: str | None = None,
+    ) -> None:
+        self.path, self._fps, self._encoder = path, fps, encoder
+        self._on_written, self._on_dropped = on_written, on_dropped
+        self._backlog_bytes = backlog_bytes
+        self._waiting_bytes = 0
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[QueuedFrame | None] = queue.SimpleQueue()
+        self.file: VideoFile | None = None
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="hearth-video", daemon=True)
+        self._thread.start()
+
+    def put(self, frame: QueuedFrame) -> None:
+        """Queue one picture; the array must not be changed afterwards."""
+        if self.error is not None:
+            self._on_dropped(frame, "writer_failed")
+            return
+        with self._lock:
+            full = self._waiting_bytes + frame.image.nbytes > self._backlog_bytes and self._waiting_bytes > 0
+            if not full:
+                self._waiting_bytes += frame.image.nbytes
+        if full:
+            self._on_dropped(frame, "encoder_too_slow")
+        else:
+            self._queue.put(frame)
+
+    def _run(self) -> None:
+        while (frame := self._queue.get()) is not None:
+            with self._lock:
+                self._waiting_bytes -= frame.image.nbytes
+            if self.error is not None:
+                self._on_dropped(frame, "writer_failed")
+                continue
+            try:
+                self._write(frame)
+            except Exception as error:  # kept and raised by `close`: the thread must go on emptying the queue
+                self.error = error
+                self._on_dropped(frame, "writer_failed")
+
+    def _write(self, frame: QueuedFrame) -> None:
+        if self.file is None:
+            height, width = frame.image.shape[:2]
+            self.file = VideoFile(self.path, width, height, self._fps, self._encoder)
+        if frame.image.shape != (self.file.height_px, self.file.width_px, 3):
+            self._on_dropped(frame, "picture_size_changed")
+            return
+        index = self.file.frames
+        pts_ms = self.file.write(frame.image, frame.t_ns)
+        self._on_written(frame, index, pts_ms)
+
+    def sync(self) -> None:
+        """Force what was flushed to the medium (called once a second by the episode's sync thread)."""
+        if self.file is not None:
+            with suppress(OSError):
+                fd = os.open(self.path, os.O_RDONLY)
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+
+    def close(self) -> None:
+        """Encode what is queued and close. Raises the error that ended the stream, if any."""
+        self._queue.put(None)
+        self._thread.join()
+        if self.file is not None:
+            try:
+                self.file.close()
+            except StorageError as error:
+                self.error = self.error or error
+        if self.error is not None:
+            raise self.error
