@@ -1,0 +1,333 @@
+"""The live audio clock: from noisy arrival times to the time of each sample.
+
+A block of sound arrives late: by the host's buffering, by scheduling, and in bursts when callbacks are
+batched. It never arrives before it was captured. The clock therefore looks at the *earliest* arrival of each
+short window, and feeds that to a second-order delay-locked loop after Adriaensen, "Using a DLL to filter
+time" (2005), whose bandwidth falls from 1 Hz to 0.05 Hz as the lock settles. Wall-clock time is never used.
+
+What it cannot know: a constant delay between the converter and the earliest arrival. That part is measured
+by an audio-video calibration and is not removed here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+_NS = 1_000_000_000
+_ACQUIRE_S = 2.0  # until then: nominal rate through the earliest arrival so far
+_B_START_HZ, _B_END_HZ = 1.0, 0.05
+_LOSS_FLOOR_NS = 2_000_000.0  # a smaller step of arrival time is not called a loss ...
+_LOSS_FLOOR_FLAGGED_NS = 500_000.0  # ... unless the host said that it lost something
+_LOSS_CONFIRM_S, _LOSS_CONFIRM_FLAGGED_S = 1.0, 0.3  # how long every arrival must stay late
+_MAX_BATCH_NS = 0.25e9  # arrivals further apart are a stall, not a batch
+_HISTORY = 4096  # points kept for the drift line; thinned by two when full
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Frames that the device delivered to nobody, found because arrivals stay late.
+
+    frames: how many are missing. first_frame: where in the old count the gap lies (the first frame after it).
+    flagged: the host had reported an overflow there.
+    """
+
+    frames: int
+    first_frame: int
+    flagged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClockState:
+    """The clock in numbers; every field in the unit of its name.
+
+    drift_ppm is positive when the device delivers more frames per second than its nominal rate;
+    drift_sigma_ppm is its standard error (nan while fewer than 3 windows were seen). jitter_ms is the 95 %
+    point of (arrival - filtered time) over the last observations.
+    """
+
+    rate_hz: float
+    drift_ppm: float
+    drift_sigma_ppm: float
+    jitter_ms: float
+    bandwidth_hz: float
+    locked: bool
+    observed_s: float
+    observations: int
+    losses: int
+
+
+class AudioClock:
+    """Filtered map from sample counter to CLOCK_MONOTONIC for one microphone.
+
+    Call `observe` for each block in order. Not thread-safe: one thread owns it.
+    """
+
+    def __init__(self, rate_hz: int, *, late_biased: bool = True) -> None:
+        """rate_hz: nominal rate. late_biased=False tracks the mean instead of the earliest observation, for
+        drivers that give a two-sided capture time."""
+        self.rate_hz = rate_hz
+        self._late_biased = late_biased
+        self._nominal = _NS / rate_hz
+        self._period = self._nominal  # ns per frame, filtered
+        self._origin_ns: int | None = None  # first observation; times below are float ns after it
+        self._k = 0  # the frame at which the line is anchored, and its time
+        self._t = 0.0
+        self._start_k = 0  # first frame since the last (re)start
+        self._acquiring = True
+        self._window_k = 0
+        self._window: list[tuple[int, float]] = []
+        self._last_arrival = -math.inf
+        self._max_wait = 0.0  # longest time between two arrivals, decaying: the size of a batch
+        self._floor = -math.inf  # the next time returned is not below
+        self._spread = 0.0  # mean size of recent window errors
+        self._bandwidth = _B_START_HZ
+        self._batches: deque[float] = deque(maxlen=512)  # the earliest residual of each burst of arrivals
+        self._late_batches: deque[float] = deque(maxlen=512)
+        self._batch = 0.0
+        self._late_limit = _LOSS_FLOOR_NS
+        self._recent: deque[float] = deque(maxlen=512)
+        self._points: list[tuple[int, int, float]] = []  # (segment, frame, time) of window results
+        self._segment = 0
+        self._count = 0
+        self._losses = 0
+        self._late_since: int | None = None  # frame from which every arrival has been late
+        self._late_seen = 0
+        self._late_min = math.inf
+        self._flag_at: int | None = None
+        self._loss: Loss | None = None
+
+    def observe(self, first_frame: int, frames: int, t_observed_ns: int, *, flagged: bool = False) -> int:
+        """The filtered CLOCK_MONOTONIC time, ns, of `first_frame`.
+
+        t_observed_ns: when that frame was captured as far as the host can tell; for a callback this is the
+        time at its entry minus the duration of the block. Returned times rise strictly. flagged: the host
+        reported lost input directly before this block.
+        """
+        if self._origin_ns is None:
+            self._origin_ns = t_observed_ns
+            self._k = self._start_k = self._window_k = first_frame
+        y = float(t_observed_ns - self._origin_ns)
+        self._count += 1
+        arrival = y + frames * self._nominal
+        if self._last_arrival > -math.inf:
+            wait = min(arrival - self._last_arrival, _MAX_BATCH_NS)
+            self._max_wait = max(wait, self._max_wait * 0.999)
+        new_batch = arrival - self._last_arrival > 0.25 * frames * self._nominal
+        self._last_arrival = arrival
+        residual = y - self.line_ns(first_frame)
+        if new_batch:
+            # While it may be a loss, residuals wait: they are jitter only if an early arrival follows.
+            batches = self._batches if self._late_since is None else self._late_batches
+            batches.append(self._batch)
+            self._batch = residual
+        else:
+            self._batch = min(self._batch, residual)
+        if self._acquiring:
+            self._acquire(first_frame, y, residual)
+        else:
+            self._watch_for_loss(first_frame, frames, residual, flagged)
+            self._window.append((first_frame, residual))
+            if first_frame + frames - self._window_k >= self._window_frames():
+                self._close_window(first_frame)
+        predicted = self.line_ns(first_frame)
+        self._recent.append(y - predicted)
+        # A correction of the line must not turn time back; it is spread over the next blocks.
+        out = max(predicted, self._floor)
+        self._floor = out + 0.5 * frames * self._nominal
+        return self._origin_ns + round(out)
+
+    def take_loss(self) -> Loss | None:
+        """The loss found by the last `observe`, once. The caller counts its frames into every later
+        `first_frame`; this block's own time is already the corrected one from the next call on."""
+        loss, self._loss = self._loss, None
+        return loss
+
+    def restart(self, first_frame: int, t_observed_ns: int) -> None:
+        """The device was opened again: find the offset anew, keep the learned rate."""
+        self._points_break()
+        if self._origin_ns is None:
+            self._origin_ns = t_observed_ns
+        self._k = self._start_k = self._window_k = first_frame
+        self._t = float(t_observed_ns - self._origin_ns)
+        self._acquiring = True
+        self._last_arrival = -math.inf
+        self._max_wait = 0.0
+        self._window.clear()
+        self._clear_late()
+
+    def line_ns(self, frame: int) -> float:
+        """Filtered time of `frame` in ns after the first observation."""
+        return self._t + (frame - self._k) * self._period
+
+    def time_of(self, frame: int) -> int:
+        """Filtered CLOCK_MONOTONIC time of any frame, ns."""
+        return (self._origin_ns or 0) + round(self.line_ns(frame))
+
+    @property
+    def state(self) -> ClockState:
+        """The clock in numbers; see ClockState."""
+        ppm, sigma = self._fit()
+        recent = np.asarray(self._recent)
+        last = self._window[-1][0] if self._window else self._k
+        return ClockState(
+            rate_hz=self.rate_hz * (1 + ppm * 1e-6),
+            drift_ppm=ppm,
+            drift_sigma_ppm=sigma,
+            jitter_ms=float(np.quantile(recent, 0.95)) / 1e6 if recent.size else 0.0,
+            bandwidth_hz=self._bandwidth,
+            locked=not self._acquiring,
+            observed_s=(last - self._start_k) / self.rate_hz,
+            observations=self._count,
+            losses=self._losses,
+        )
+
+    # ------------------------------------------------------------------ inside
+
+    def _acquire(self, first_frame: int, y: float, residual: float) -> None:
+        """The first seconds: nominal (or known) rate, shifted to the earliest arrival."""
+        if self._late_biased:
+            if residual < 0 or first_frame == self._start_k:
+                self._t += residual
+        else:
+            n = len(self._window) + 1
+            self._t += residual / n
+        self._window.append((first_frame, y))
+        if (first_frame - self._start_k) < _ACQUIRE_S * self.rate_hz:
+            return
+        errors = [(k, t - self.line_ns(k)) for k, t in self._window]
+        best = min(errors, key=lambda e: e[1])
+        self._points.append((self._segment, best[0], self.line_ns(best[0]) + best[1]))
+        half = [e for k, e in errors if k - self._start_k > _ACQUIRE_S * self.rate_hz / 2]
+        self._spread = abs(min(half, default=0.0) - best[1]) if self._late_biased else float(np.std(half))
+        self._acquiring = False
+        self._window.clear()
+        self._window_k = first_frame
+
+    def _window_frames(self) -> float:
+        elapsed = max((self._window_k - self._start_k) / self.rate_hz, 1e-3)
+        self._bandwidth = min(max(1.0 / elapsed, _B_END_HZ), _B_START_HZ)
+        seconds = min(1.0, 0.1 / self._bandwidth)
+        # The earliest of few arrivals is not early: a window holds 40 bursts when there is time for that.
+        seconds = max(
+            seconds, min(40.0 * self._max_wait / _NS, elapsed / 6.0, 5.0), 2.0 * self._max_wait / _NS
+        )
+        self._bandwidth = min(self._bandwidth, 0.1 / seconds)
+        return seconds * self.rate_hz
+
+    def _close_window(self, first_frame: int) -> None:
+        if self._late_biased:
+            frame, error = min(self._window, key=lambda item: item[1])
+        else:
+            frame = self._window[len(self._window) // 2][0]
+            error = float(np.mean([e for _, e in self._window]))
+        window = max(first_frame - self._window_k, 1)
+        self._window.clear()
+        self._window_k = first_frame
+        if self._late_since is not None and error > self._late_threshold():
+            return  # perhaps a loss: hold the line until that is known
+        threshold = max(_LOSS_FLOOR_NS, 8.0 * self._spread)
+        if self._late_biased and error < -threshold:
+            # Earlier than possible: everything so far was late (a busy start). Step, keep the rate.
+            self._points_break()
+            self._t += error
+            self._points.append((self._segment, frame, self.line_ns(frame)))
+            return
+        t = self.line_ns(frame) + error
+        self._points.append((self._segment, frame, t))
+        if len(self._points) > _HISTORY:
+            del self._points[1:-1:2]
+        self._spread += 0.1 * (abs(error) - self._spread)
+        self._set_late_limit()
+        omega = 2.0 * math.pi * self._bandwidth * window / self.rate_hz
+        self._t = self.line_ns(first_frame) + math.sqrt(2.0) * omega * error
+        self._k = first_frame
+        self._period += omega * omega * error / window
+        limit = self._nominal * 2e-3  # no audio clock is off by 2000 ppm
+        self._period = min(max(self._period, self._nominal - limit), self._nominal + limit)
+
+    def _watch_for_loss(self, first_frame: int, frames: int, residual: float, flagged: bool) -> None:
+        if not self._late_biased:
+            return
+        if flagged and self._flag_at is None:
+            self._flag_at = first_frame
+        known = self._flag_at is not None
+        if residual <= self._late_threshold():
+            if known and self._flag_at is not None and first_frame - self._flag_at > self.rate_hz:
+                self._flag_at = None  # the host complained, but nothing is missing
+            self._batches.extend(self._late_batches)
+            self._late_since, self._late_seen, self._late_min = None, 0, math.inf
+            self._late_batches.clear()
+            return
+        if self._late_since is None:
+            self._late_since = first_frame
+        self._late_seen += 1
+        self._late_min = min(self._late_min, residual)
+        confirm_s = _LOSS_CONFIRM_FLAGGED_S if known else _LOSS_CONFIRM_S
+        confirm = max(confirm_s * self.rate_hz, 3.0 * self._max_wait / self._nominal)
+        if first_frame + frames - self._late_since < confirm or self._late_seen < 3:
+            return
+        place = self._late_since if self._flag_at is None else min(self._late_since, self._flag_at)
+        lost = max(1, round((self._late_min - self._spread) / self._period))
+        self._loss = Loss(lost, place, known)
+        self._losses += 1
+        # The counter goes on `lost` frames higher, so the same line holds. The drift fit gets a new
+        # intercept, because the length is only known to the jitter.
+        self._points_break()
+        self._window.clear()
+        self._window_k = first_frame + lost
+        self._start_k = max(self._start_k, first_frame + lost - round(4.0 * self.rate_hz))  # 0.25 Hz again
+        self._clear_late()
+
+    def _late_threshold(self) -> float:
+        if self._flag_at is not None:
+            return max(_LOSS_FLOOR_FLAGGED_NS, 2.0 * self._spread)
+        return max(_LOSS_FLOOR_NS, 8.0 * self._spread, self._late_limit)
+
+    def _set_late_limit(self) -> None:
+        """How late is unusual: so late that a whole confirmation time of it has a chance of about 1e-10."""
+        per_second = min(1.0 / max(self._max_wait / _NS, 1e-3), 1e3)
+        quantile = 1.0 - math.exp(-23.0 / max(per_second * _LOSS_CONFIRM_S, 1.0))
+        batches = np.asarray(self._batches)
+        if batches.size < 100:
+            quantile = max(quantile, 0.98)
+        self._late_limit = 1.5 * float(np.quantile(batches, quantile))
+
+    def _clear_late(self) -> None:
+        self._late_since, self._late_seen, self._late_min = None, 0, math.inf
+        self._flag_at = None
+        self._late_batches.clear()
+
+    def _points_break(self) -> None:
+        self._segment += 1
+
+    def _fit(self) -> tuple[float, float]:
+        """Drift and its standard error, ppm: one robust slope, one intercept per gap-free segment."""
+        if len(self._points) < 3:
+            return (1.0 - self._period / self._nominal) * 1e6 if not self._acquiring else 0.0, math.nan
+        segment = np.array([p[0] for p in self._points])
+        x = np.array([p[1] for p in self._points], dtype=np.float64) * self._nominal
+        y = np.array([p[2] for p in self._points]) - x + x[0]
+        _, index = np.unique(segment, return_inverse=True)
+        weight = np.ones(len(x))
+        slope, residual = 0.0, y
+        for _ in range(8):
+            total = np.bincount(index, weight)
+            dx = x - (np.bincount(index, weight * x) / np.maximum(total, 1e-12))[index]
+            dy = y - (np.bincount(index, weight * y) / np.maximum(total, 1e-12))[index]
+            sxx = float(np.sum(weight * dx * dx))
+            if sxx <= 0:
+                return 0.0, math.nan
+            slope = float(np.sum(weight * dx * dy)) / sxx
+            residual = dy - slope * dx
+            scale = 1.4826 * float(np.median(np.abs(residual))) + 1.0
+            weight = np.clip(1.0 - (residual / (4.685 * scale)) ** 2, 0.0, None) ** 2  # Tukey's biweight
+            weight[weight == 0] = 1e-9
+        free = float(np.sum(weight)) - len(total) - 1
+        if free < 1:
+            return -slope * 1e6, math.nan
+        variance = float(np.sum(weight * residual**2)) / free
+        return -slope * 1e6, math.sqrt(variance / sxx) * 1e6

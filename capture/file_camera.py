@@ -1,0 +1,95 @@
+"""A video file as a camera, in real time or as fast as the readers take it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Literal
+
+from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
+from capture.pacing import wait_until
+from dsp.errors import InputError
+
+
+class FileCamera:
+    """A video file as a camera. Picture times are the container's, counted from `start`, so a file with
+    uneven times plays with them; t_source is "container"."""
+
+    def __init__(self, path: str | Path, *, pace: Literal["realtime", "fast"] = "realtime") -> None:
+        self.path, self._pace = Path(path), pace
+        self.start_ns: int | None = None  # set before `start` to share one start with a sound file
+        self._info: VideoInfo | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> VideoInfo:
+        """Raises InputError when the file is absent or holds no pictures."""
+        if self._info is None:
+            if not self.path.is_file():
+                raise InputError(f"{self.path}: no such video file (`camera.file`)")
+            import cv2
+
+            capture = cv2.VideoCapture(str(self.path), cv2.CAP_FFMPEG)
+            try:
+                ok, image = capture.read() if capture.isOpened() else (False, None)
+                if not ok or image is None:
+                    raise InputError(f"{self.path}: not a readable video file")
+                fps = float(capture.get(cv2.CAP_PROP_FPS))
+                code = int(capture.get(cv2.CAP_PROP_FOURCC))
+            finally:
+                capture.release()
+            fourcc = "".join(chr(code >> 8 * i & 0xFF) for i in range(4)) if code > 0 else ""
+            self._info = VideoInfo(
+                name=self.path.name,
+                backend="file",
+                width_px=image.shape[1],
+                height_px=image.shape[0],
+                fps=fps if 0 < fps <= 240 else 25.0,
+                fourcc=fourcc if fourcc.isprintable() else "",
+                detail={"path": str(self.path), "pace": self._pace},
+            )
+        return self._info
+
+    def start(self, sink: Sink) -> None:
+        """Begin to play in a thread of its own."""
+        self.open()
+        if self._thread is not None:
+            raise RuntimeError("this source was started already")
+        self._stop.clear()
+        begin = self.start_ns if self.start_ns is not None else monotonic_ns()
+        self._thread = threading.Thread(
+            target=self._play, args=(sink, begin), name="file camera", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop playing; the sink is not called after this returns."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._thread = None
+
+    def close(self) -> None:
+        """Same as stop: nothing else is held."""
+        self.stop()
+
+    def _play(self, sink: Sink, begin: int) -> None:
+        import cv2
+
+        capture = cv2.VideoCapture(str(self.path), cv2.CAP_FFMPEG)
+        seq, t_ns = 0, begin
+        try:
+            while not self._stop.is_set():
+                ok, image = capture.read()
+                if not ok or image is None:
+                    break
+                t_ns = begin + round(float(capture.get(cv2.CAP_PROP_POS_MSEC)) * 1e6)
+                if self._pace == "realtime" and not wait_until(t_ns, self._stop):
+                    return
+                image.flags.writeable = False
+                sink(VideoFrame(t_ns, seq, image, "container"))
+                seq += 1
+        finally:
+            capture.release()
+        if not self._stop.is_set():
+            sink(SourceEvent(t_ns, "camera", "ended", f"{self.path.name} is over", {"pictures": seq}))

@@ -1,0 +1,376 @@
+"""Writes an episode from the fan-outs of a microphone and a camera, and loses nothing.
+
+One thread per stream takes items from its own unlimited queue and writes them; a slow disk, a stalled
+camera, a meter or the live chain never hold another stream up. What happened to a source (lost, returned,
+overflow, stalled) goes into the episode's timeline with its time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture.blocks import AudioBlock, AudioInfo, Item, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
+from capture.disk_room import check_room, free_bytes
+from capture.fanout import Fanout, Subscription
+from capture.rig import Rig
+from capture.sync import AvOffset, SlateWatch
+from dsp.errors import InputError
+from recordings.profile import Profile
+
+if TYPE_CHECKING:
+    from capture.sources import OpenedRig
+
+_MIB = 1 << 20
+StopReason = Literal["ended", "duration", "interrupt", "disk", "microphone", "error", "asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """A look at the take while it runs, about five times a second.
+
+    peak_dbfs, rms_dbfs: (channels,) over the blocks since the last look. dead, clipped: channel numbers.
+    waiting: items that the writers have not written yet. minutes_left: until the disk's reserve is reached.
+    """
+
+    seconds: float
+    peak_dbfs: NDArray[np.float64]
+    rms_dbfs: NDArray[np.float64]
+    clipped: tuple[int, ...]
+    dead: tuple[int, ...]
+    frames: int
+    pictures: int
+    lost_frames: int
+    dropped_pictures: int
+    waiting: int
+    minutes_left: float
+    events: tuple[SourceEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a finished take says about itself."""
+
+    path: Path
+    seconds: float
+    stop_reason: StopReason
+    frames: int
+    pictures: int
+    lost_frames: int
+    dropped_pictures: int
+    drift_ppm: float | None
+    drift_sigma_ppm: float | None
+    av_offset: AvOffset | None
+    av_offset_note: str
+    events: tuple[SourceEvent, ...]
+    episode: Any = field(repr=False, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return {
+            "episode": str(self.path),
+            "seconds": round(self.seconds, 3),
+            "stop_reason": self.stop_reason,
+            "frames": self.frames,
+            "pictures": self.pictures,
+            "lost_frames": self.lost_frames,
+            "dropped_pictures": self.dropped_pictures,
+            "drift_ppm": self.drift_ppm,
+            "drift_sigma_ppm": self.drift_sigma_ppm,
+            "av_offset_ms": None if self.av_offset is None else self.av_offset.offset_ms,
+            "av_offset_sigma_ms": None if self.av_offset is None else self.av_offset.sigma_ms,
+            "av_offset_events": 0 if self.av_offset is None else self.av_offset.events,
+            "av_offset_note": self.av_offset_note,
+            "events": [
+                {"t_ns": e.t_ns, "source": e.source, "kind": e.kind, "detail": e.detail, "data": e.data}
+                for e in self.events
+            ],
+        }
+
+
+class Recorder:
+    """Records the two fan-outs of an opened rig into one episode.
+
+    Life: `start` -> (the sources run) -> `stop`. `done` is set when the take should end by itself: the
+    source is over, the disk's reserve is reached, or the sound could not be written; `stop_reason` says why.
+    """
+
+    def __init__(
+        self,
+        rig: Rig,
+        opened: OpenedRig,
+        profile: Profile,
+        audio: Fanout,
+        video: Fanout | None = None,
+        *,
+        root: str | Path | None = None,
+        on_meter: Callable[[Meter], None] | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        """root: where sessions go; None takes the rig's storage folder. max_seconds: set `done` after that
+        much sound."""
+        self.rig, self.opened, self.profile = rig, opened, profile
+        self.root = Path(root if root is not None else rig.storage.folder)
+        self.done = threading.Event()
+        self.stop_reason: StopReason = "asked"
+        self.error: BaseException | None = None
+        self._audio, self._video = audio, video
+        self._on_meter, self._max_seconds = on_meter, max_seconds
+        self._writer: Any = None
+        self._threads: list[threading.Thread] = []
+        self._subscriptions: list[Subscription] = []
+        self._stopping = threading.Event()
+        self._slate = SlateWatch(opened.audio_info)
+        self._events: list[SourceEvent] = []
+        self._frames = self._lost = self._pictures = self._dropped = 0
+        self._first_ns: int | None = None
+        self._end_ns = 0
+        self._ended: set[str] = set()
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Create the episode and begin to take items. Start the sources after this.
+
+        Raises StorageError (folder not writable), InputError (less room than `storage.min_free_mib`).
+        """
+        from recordings.writer import EpisodeWriter
+
+        check_room(self.root, self.rig.storage.min_free_mib)
+        self._writer = EpisodeWriter.create(
+            self.root,
+            self.profile,
+            audio=_audio_fields(self.opened.audio_info),
+            video=_video_fields(self.opened.video_info) if self._video is not None else None,
+            segment_mib=self.rig.storage.segment_mib,
+        )
+        streams = [("audio", self._audio)] + ([("video", self._video)] if self._video is not None else [])
+        for name, fanout in streams:
+            subscription = fanout.subscribe(f"recorder {name}")
+            self._subscriptions.append(subscription)
+            self._run(f"record {name}", self._write_stream, name, subscription)
+        self._run("record watch", self._watch_disk)
+        if self._on_meter is not None:
+            self._run("record meter", self._meter, self._audio.subscribe("meter", maxsize=200))
+
+    @property
+    def path(self) -> Path:
+        """The episode's folder."""
+        return Path(self._writer.path)
+
+    @property
+    def writer(self) -> Any:
+        """The EpisodeWriter, for events, truth and profile changes from others."""
+        return self._writer
+
+    @property
+    def seconds(self) -> float:
+        """Length of the sound so far, gaps included."""
+        return 0.0 if self._first_ns is None else (self._end_ns - self._first_ns) / 1e9
+
+    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
+        """Put something that happened into the episode's timeline."""
+        self._writer.event(kind, monotonic_ns() if t_ns is None else t_ns, **data)
+
+    def stop(self) -> Recording:
+        """Write what waits, estimate drift and A/V offset, finish the episode. Stop the sources first.
+
+        Raises what made the sound unwritable (the episode then stays marked as interrupted, repairable).
+        """
+        for subscription in self._subscriptions:
+            subscription.close()
+        self._stopping.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        if self.error is not None:
+            raise self.error
+        offset, note = self._estimate_offset()
+        state = getattr(self.opened.microphone, "clock_state", None)
+        if state is not None:
+            self._writer.add_check("capture_clock", asdict(state))
+        episode = self._writer.finish()
+        drift, sigma = _drift(episode.checks)
+        return Recording(
+            path=self.path,
+            seconds=self.seconds,
+            stop_reason=self.stop_reason,
+            frames=self._frames,
+            pictures=self._pictures,
+            lost_frames=self._lost,
+            dropped_pictures=self._dropped,
+            drift_ppm=drift,
+            drift_sigma_ppm=sigma,
+            av_offset=offset,
+            av_offset_note=note,
+            events=tuple(self._events),
+            episode=episode,
+        )
+
+    # ------------------------------------------------------------------ threads
+
+    def _run(self, name: str, body: Callable[..., None], *args: Any) -> None:
+        thread = threading.Thread(target=body, args=args, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def finish_because(self, reason: StopReason) -> None:
+        """Ask the take to end; the first reason counts."""
+        if not self.done.is_set():
+            self.stop_reason = reason
+            self.done.set()
+
+    def _write_stream(self, name: str, subscription: Subscription) -> None:
+        try:
+            while True:
+                item = subscription.get(timeout=0.5)
+                if item is not None:
+                    self._write(name, item)
+                elif subscription.closed:
+                    return
+        except BaseException as error:
+            self.error = self.error or error
+            self.finish_because("error")
+
+    def _write(self, name: str, item: Item) -> None:
+        if isinstance(item, AudioBlock):
+            self._writer.write_audio(
+                item.samples,
+                item.t_ns,
+                item.seq,
+                item.first_frame,
+                lost_frames=item.lost_frames,
+                flags=item.flags,
+                t_observed_ns=item.t_observed_ns,
+            )
+            self._slate.audio(item)
+            if self._first_ns is None:
+                self._first_ns = item.t_ns
+            self._frames += len(item.samples)
+            self._lost += item.lost_frames
+            self._end_ns = item.t_ns + len(item.samples) * 1_000_000_000 // item.rate_hz
+            if self._max_seconds is not None and self.seconds >= self._max_seconds:
+                self.finish_because("duration")
+        elif isinstance(item, VideoFrame):
+            self._writer.write_frame(
+                item.image, item.t_ns, item.seq, dropped=item.dropped, t_source=item.t_source
+            )
+            self._slate.frame(item)
+            self._pictures += 1
+            self._dropped += item.dropped
+        else:
+            self._source_event(name, item)
+
+    def _source_event(self, name: str, event: SourceEvent) -> None:
+        self._events.append(event)
+        self._writer.event(
+            event.kind, event.t_ns, stream=name, source=event.source, detail=event.detail, **event.data
+        )
+        if event.kind == "ended":
+            self._ended.add(name)
+            # Sound decides: a camera file may be shorter. A take without sound left is over.
+            if name == "audio":
+                self.finish_because("ended")
+
+    def _watch_disk(self) -> None:
+        """Stop while there is still room to finish: the 24 kHz form and the reports need some."""
+        while not self._stopping.wait(1.0):
+            if free_bytes(self.path) < self._reserve_bytes():
+                self._events.append(
+                    SourceEvent(monotonic_ns(), "disk", "full", f"{self.root}: the disk is nearly full")
+                )
+                self.event("disk_nearly_full", free_mib=free_bytes(self.path) // _MIB)
+                self.finish_because("disk")
+                return
+
+    def _reserve_bytes(self) -> int:
+        info = self.opened.audio_info
+        release = self._frames // 2 * info.channels * 4  # the 24 kHz form, at most float32
+        return int(release + max(16, min(self.rig.storage.min_free_mib // 2, 200)) * _MIB)
+
+    def _minutes_left(self) -> float:
+        """From what this take writes, not from what others do on the same disk."""
+        info = self.opened.audio_info
+        per_second = info.rate_hz * info.channels * 3 + 24000 * info.channels * 4.0
+        video = self.path / "video.mkv"
+        if self.seconds > 2 and video.exists():
+            per_second += video.stat().st_size / self.seconds
+        return max(0.0, (free_bytes(self.path) - self._reserve_bytes()) / per_second / 60)
+
+    def _meter(self, subscription: Subscription) -> None:
+        import dsp
+
+        assert self._on_meter is not None
+        blocks: list[NDArray[np.float32]] = []
+        events: list[SourceEvent] = []
+        last = monotonic_ns()
+        while not self._stopping.is_set():
+            item = subscription.get(timeout=0.2)
+            if isinstance(item, AudioBlock):
+                blocks.append(item.as_float())
+            elif isinstance(item, SourceEvent):
+                events.append(item)
+            if monotonic_ns() - last < 200_000_000:
+                continue
+            last = monotonic_ns()
+            sound = np.concatenate(blocks) if blocks else np.zeros((1, self.opened.audio_info.channels), "f4")
+            levels = dsp.levels(sound)
+            self._on_meter(
+                Meter(
+                    seconds=self.seconds,
+                    peak_dbfs=np.asarray(levels.peak_dbfs, np.float64),
+                    rms_dbfs=np.asarray(levels.rms_dbfs, np.float64),
+                    clipped=tuple(int(i) for i in np.flatnonzero(levels.clipped_frames)),
+                    dead=tuple(int(i) for i in np.flatnonzero(levels.dead)),
+                    frames=self._frames,
+                    pictures=self._pictures,
+                    lost_frames=self._lost,
+                    dropped_pictures=self._dropped,
+                    waiting=sum(s.depth for s in self._subscriptions),
+                    minutes_left=self._minutes_left(),
+                    events=tuple(events),
+                )
+            )
+            blocks, events = [], []
+        subscription.close()
+
+    # ------------------------------------------------------------------ at the end
+
+    def _estimate_offset(self) -> tuple[AvOffset | None, str]:
+        if self._video is None:
+            return None, "no camera"
+        try:
+            offset = self._slate.estimate()
+        except InputError as error:
+            self._writer.add_check("av_offset", {"offset_ms": None, "reason": str(error)})
+            return None, str(error)
+        self._writer.add_check("av_offset", asdict(offset))
+        return offset, ""
+
+
+def _audio_fields(info: AudioInfo) -> dict[str, Any]:
+    return {
+        "rate_hz": info.rate_hz,
+        "channels": info.channels,
+        "format": info.format,
+        "bits": 24 if info.bits <= 24 else 32,
+    }
+
+
+def _video_fields(info: VideoInfo | None) -> dict[str, Any] | None:
+    if info is None:
+        return None
+    return {"width_px": info.width_px, "height_px": info.height_px, "fps": info.fps}
+
+
+def _drift(checks: Any) -> tuple[float | None, float | None]:
+    """Drift of the microphone's clock in ppm and its standard deviation, from the episode's line fit."""
+    clocks = checks.get("clocks") if isinstance(checks, dict) else None
+    audio = (clocks or {}).get("audio") or {}
+    return audio.get("drift_ppm"), audio.get("drift_ppm_sigma")

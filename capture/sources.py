@@ -1,0 +1,140 @@
+"""From a rig to opened devices: one place that knows which class stands for which `source:`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from capture.blocks import AudioInfo, AudioSource, Sink, VideoInfo, VideoSource, monotonic_ns
+from capture.rig import Rig
+
+if TYPE_CHECKING:
+    from capture.virtual import VirtualScene
+
+
+@dataclass
+class OpenedRig:
+    """A rig's devices, opened and ready to start. Use as a context manager, or call `close`.
+
+    scene is set when a source is virtual. audio_info and video_info say what the devices really are.
+    """
+
+    rig: Rig
+    microphone: AudioSource
+    camera: VideoSource | None
+    scene: VirtualScene | None
+    audio_info: AudioInfo
+    video_info: VideoInfo | None = None
+    _started: list[Any] = field(default_factory=list, repr=False)
+
+    def start(self, audio: Sink, video: Sink | None = None) -> None:
+        """Start both sources (`audio` and `video` are called from the sources' threads). Files that play
+        beside each other get the same start time."""
+        begin = monotonic_ns()
+        for source in (self.microphone, self.camera):
+            if hasattr(source, "start_ns"):
+                source.start_ns = begin  # type: ignore[union-attr]
+        # The camera first: it is the slower one to deliver, and sound without pictures is worth less.
+        if self.camera is not None and video is not None:
+            self.camera.start(video)
+            self._started.append(self.camera)
+        try:
+            self.microphone.start(audio)
+        except BaseException:
+            self.stop()
+            raise
+        self._started.append(self.microphone)
+
+    def stop(self) -> None:
+        """Stop what runs. After this no sink is called."""
+        while self._started:
+            self._started.pop().stop()
+
+    def close(self) -> None:
+        """Stop and give the devices back."""
+        self.stop()
+        self.microphone.close()
+        if self.camera is not None:
+            self.camera.close()
+
+    def __enter__(self) -> OpenedRig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_rig(rig: Rig) -> OpenedRig:
+    """Open the devices of a rig.
+
+    Raises DeviceError (absent, busy, wrong mode: the message lists what there is), InputError (a file that
+    does not fit the rig), MissingDependency (PortAudio, PyAudio).
+    """
+    scene: Any = None
+    if "virtual" in (rig.microphone.source, rig.camera.source):
+        from capture.virtual import build_scene
+
+        scene = build_scene(rig)
+    microphone = _microphone(rig, scene)
+    camera = _camera(rig, scene)
+    try:
+        audio_info = microphone.open()
+        video_info = camera.open() if camera is not None else None
+    except BaseException:
+        microphone.close()
+        if camera is not None:
+            camera.close()
+        raise
+    return OpenedRig(rig, microphone, camera, scene, audio_info, video_info)
+
+
+def _microphone(rig: Rig, scene: Any) -> AudioSource:
+    mic = rig.microphone
+    if mic.source == "virtual":
+        return scene.microphone()
+    if mic.source == "file":
+        from capture.file_microphone import FileMicrophone
+
+        return FileMicrophone(
+            mic.file or "",
+            rate_hz=mic.rate_hz,
+            channels=mic.channels,
+            format=mic.format,
+            block_ms=mic.block_ms,
+            pace=mic.pace,
+        )
+    settings: dict[str, Any] = {
+        "device": mic.device or "",
+        "rate_hz": mic.rate_hz,
+        "channels": mic.channels,
+        "format": mic.format,
+        "block_ms": mic.block_ms,
+    }
+    if mic.source == "sounddevice":
+        from capture.microphone import PortAudioMicrophone
+
+        return PortAudioMicrophone(**settings)
+    from capture.pyaudio_microphone import PyAudioMicrophone
+
+    return PyAudioMicrophone(**settings)
+
+
+def _camera(rig: Rig, scene: Any) -> VideoSource | None:
+    cam = rig.camera
+    if cam.source == "none":
+        return None
+    if cam.source == "virtual":
+        return scene.camera()
+    if cam.source == "file":
+        from capture.file_camera import FileCamera
+
+        return FileCamera(cam.file or "", pace=cam.pace)
+    from capture.camera import LiveCamera
+
+    return LiveCamera(
+        cam.device if cam.source == "v4l2" else cam.url or "",
+        width_px=cam.width_px,
+        height_px=cam.height_px,
+        fps=cam.fps,
+        fourcc=cam.fourcc,
+    )

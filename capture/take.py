@@ -1,0 +1,77 @@
+"""One take from start to finish: sources, fan-outs and recorder together."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from capture.fanout import Fanout
+from capture.recorder import Meter, Recorder, Recording
+from capture.rig import Rig
+from recordings.profile import Profile
+
+if TYPE_CHECKING:
+    from capture.sources import OpenedRig
+
+
+def record(
+    rig: Rig,
+    opened: OpenedRig,
+    profile: Profile,
+    *,
+    seconds: float | None = None,
+    root: str | Path | None = None,
+    on_meter: Callable[[Meter], None] | None = None,
+    on_start: Callable[[Recorder], None] | None = None,
+    handle_sigint: bool = False,
+) -> Recording:
+    """Record one take from start to finish.
+
+    Ends after `seconds`, when the source is over, when the disk's reserve is reached, or at SIGINT or SIGTERM
+    (handle_sigint, main thread only): the first finishes the episode properly, a second aborts with
+    KeyboardInterrupt and leaves an interrupted, repairable episode.
+    """
+    fast = "fast" in (rig.microphone.pace, rig.camera.pace)
+    audio = Fanout(hold_at=500 if fast else None)
+    video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
+    recorder = Recorder(rig, opened, profile, audio, video, root=root, on_meter=on_meter, max_seconds=seconds)
+    recorder.start()
+    if on_start is not None:
+        on_start(recorder)
+    with _Interrupts(recorder, enabled=handle_sigint):
+        try:
+            opened.start(audio.sink, video.sink if video is not None else None)
+            while not recorder.done.wait(0.1):
+                pass
+        finally:
+            audio.release()
+            if video is not None:
+                video.release()
+            opened.stop()
+        return recorder.stop()
+
+
+class _Interrupts:
+    """The first SIGINT or SIGTERM asks the recorder to end; the second aborts."""
+
+    def __init__(self, recorder: Recorder, enabled: bool) -> None:
+        self._recorder, self._enabled = recorder, enabled
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> None:
+        if self._enabled:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._recorder.stop_reason == "interrupt":
+            raise KeyboardInterrupt
+        self._recorder.finish_because("interrupt")
+        self._recorder.stop_reason = "interrupt"
