@@ -1,9 +1,136 @@
-"""Commands of this package."""
+"""Commands of this package: record, doctor, init. Thin: parse, call, print."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
 import typer
+
+from dsp.errors import HearthError, InputError
 
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
+    app.command(rich_help_panel="Record")(record)
+    app.command(rich_help_panel="Set up")(doctor)
+    app.command(rich_help_panel="Set up")(init)
+
+
+def record(
+    rig: Path | None = typer.Option(None, help="rig.yaml; without it ./rig.yaml, else the virtual room."),
+    seconds: float | None = typer.Option(None, min=0.1, help="Stop after so many seconds of sound."),
+    session: str = typer.Option("session", help="Name of the session: a folder that holds its episodes."),
+    folder: Path | None = typer.Option(None, help="Where sessions go, instead of the rig's storage.folder."),
+    request: str | None = typer.Option(None, help="What is said to the home."),
+    grounding: str | None = typer.Option(
+        None, help="G0 speech, G1 gesture, G2 sound, G3 space, G4 identity: what the request refers by."
+    ),
+    query: str | None = typer.Option(None, help="Q1 inquiry, Q2 control, Q3 scheduling, Q4 implicit intent."),
+    feasibility: str | None = typer.Option(
+        None, help="feasible, nonexistent_resource, physical_limit or temporal_contradiction."
+    ),
+    speaker: str | None = typer.Option(None, help="Who speaks."),
+    target: str | None = typer.Option(None, help="Id of the device that is meant."),
+    consent: str | None = typer.Option(None, help="Consent to the recording: given, not_needed, unknown."),
+    notes: str | None = typer.Option(None, help="Anything else."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout; progress on stderr."),
+) -> None:
+    """Record one episode: sound, pictures and what happened, on one clock.
+
+    Ctrl-C ends the take and finishes the episode; a second Ctrl-C aborts and leaves it to `hearth repair`.
+    """
+    from capture.meter_display import MeterDisplay
+    from capture.rig import load_rig
+    from capture.sources import open_rig
+    from capture.take import new_profile
+    from capture.take import record as record_take
+    from recordings.episode import interrupted
+
+    loaded = load_rig(rig)
+    root = Path(folder if folder is not None else loaded.storage.folder)
+    broken = interrupted(root) if root.is_dir() else []
+    for episode in broken:
+        print(f"interrupted: {episode.path} (finish it with `hearth repair {episode.path}`)", file=sys.stderr)
+    with open_rig(loaded) as opened:
+        profile = new_profile(
+            loaded,
+            opened,
+            session,
+            request=request,
+            grounding=grounding,
+            query=query,
+            feasibility=feasibility,
+            speaker=speaker,
+            target_device=target,
+            consent=None if consent is None else {"recording": consent},
+            notes=notes,
+        )
+        limit = seconds if seconds is not None else getattr(opened.scene, "duration_s", None)
+        with MeterDisplay(opened.audio_info, opened.video_info, limit) as display:
+            try:
+                result = record_take(
+                    loaded,
+                    opened,
+                    profile,
+                    seconds=seconds,
+                    root=root,
+                    on_meter=display.show,
+                    on_start=display.started,
+                    on_finishing=display.finishing,
+                    handle_sigint=True,
+                )
+            except KeyboardInterrupt:
+                where = root / profile.session / profile.id
+                raise InputError(f"aborted; what was recorded is kept: `hearth repair {where}`") from None
+    if as_json:
+        data = {**result.to_dict(), "interrupted": [str(e.path) for e in broken]}
+        print(json.dumps(data))
+    else:
+        for line in result.lines():
+            print(line)
+    if result.stop_reason == "disk":
+        raise typer.Exit(1)
+
+
+def doctor(
+    rig: Path | None = typer.Option(None, help="rig.yaml; without it ./rig.yaml, else the virtual room."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Look at devices, disk, processor and encoders, and say what would go wrong."""
+    from capture.doctor import examine
+    from capture.rig import load_rig
+
+    problem = None
+    try:
+        loaded = load_rig(rig)
+    except HearthError as error:
+        loaded, problem = None, str(error)
+    report = examine(loaded, rig_problem=problem)
+    if as_json:
+        print(json.dumps(report.to_dict()))
+    else:
+        for line in report.lines():
+            print(line)
+    if report.faults:
+        raise typer.Exit(1)
+
+
+def init(
+    path: Path = typer.Argument(Path("rig.yaml"), help="The file to write."),
+    force: bool = typer.Option(False, "--force", help="Replace a file that exists."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Write a first rig.yaml from the devices found, every key with a comment."""
+    from capture.first_rig import write_first_rig
+
+    written = write_first_rig(path, force=force)
+    if as_json:
+        data: dict[str, Any] = {"path": str(path), "notes": list(written.notes), "rig": written.summary}
+        print(json.dumps(data))
+        return
+    for note in written.notes:
+        print(note)
+    print(f"wrote {path}; try `hearth doctor`, then `hearth record`")

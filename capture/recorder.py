@@ -7,6 +7,7 @@ overflow, stalled) goes into the episode's timeline with its time.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -92,6 +93,34 @@ class Recording:
                 for e in self.events
             ],
         }
+
+    def lines(self) -> list[str]:
+        """What a person wants to know, one thing per line."""
+        if self.drift_ppm is None:
+            drift = "clock: too short a take to tell the microphone's drift"
+        else:
+            sigma = "" if self.drift_sigma_ppm is None else f" ± {self.drift_sigma_ppm:.1f}"
+            drift = f"clock: the microphone runs {self.drift_ppm:+.1f}{sigma} ppm against this computer"
+        if self.av_offset is None:
+            offset = f"sound against picture: not measured ({self.av_offset_note})"
+        else:
+            late = "late" if self.av_offset.offset_ms >= 0 else "early"
+            size = f"{abs(self.av_offset.offset_ms):.1f} ± {self.av_offset.sigma_ms:.1f} ms {late}"
+            offset = f"sound against picture: {size} (from {self.av_offset.events} flashes with a beep)"
+        lost = (
+            f"{self.frames} frames and {self.pictures} pictures;"
+            f" lost: {self.lost_frames} frames, {self.dropped_pictures} pictures"
+        )
+        reasons = {
+            "disk": "stopped early: the disk is nearly full",
+            "interrupt": "ended by Ctrl-C",
+            "microphone": "ended: the microphone went away",
+        }
+        first = f"recorded {self.seconds:.1f} s" + (
+            f" ({reasons[self.stop_reason]})" if self.stop_reason in reasons else ""
+        )
+        happened = [f"{e.source}: {e.kind}: {e.detail}" for e in self.events if e.kind != "ended"]
+        return [first, lost, drift, offset, *happened, f"episode: {self.path}"]
 
 
 class Recorder:
@@ -192,6 +221,9 @@ class Recorder:
         if self.error is not None:
             raise self.error
         offset, note = self._estimate_offset()
+        if self.opened.scene is not None:
+            truth = json.dumps(self.opened.scene.truth.to_dict(), indent=1)
+            self._writer.add_file("truth.json", truth.encode())
         state = getattr(self.opened.microphone, "clock_state", None)
         if state is not None:
             self._writer.add_check("capture_clock", asdict(state))

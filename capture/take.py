@@ -4,17 +4,52 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from capture.fanout import Fanout
 from capture.recorder import Meter, Recorder, Recording
-from capture.rig import Rig
-from recordings.profile import Profile
+from capture.rig import Rig, rig_to_dict
+from dsp.errors import InputError
+from recordings.profile import Consent, Profile
+from recordings.writer import new_episode_id
 
 if TYPE_CHECKING:
     from capture.sources import OpenedRig
+
+
+def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Profile:
+    """The profile of a new take: id from the time and the request, the rig, what the devices really are.
+
+    fields: any of Profile's, None for what is not known. In the virtual room what they leave open comes from
+    the scene. Raises InputError for a value that the profile does not allow.
+    """
+    given = {key: value for key, value in fields.items() if value is not None}
+    if opened.scene is not None:
+        given = {**opened.scene.episode_fields(), **given}
+        given.setdefault("consent", Consent(recording="not_needed", sharing="not_needed"))
+    plain = {
+        "session": session,
+        "created_utc": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "origin": "recorded" if opened.scene is None else "virtual",
+        "rig": rig_to_dict(rig),
+        "source": {
+            "microphone": asdict(opened.audio_info),
+            "camera": None if opened.video_info is None else asdict(opened.video_info),
+        },
+        **{key: msgspec.to_builtins(value) for key, value in given.items()},
+    }
+    words = "-".join(str(plain.get("request") or session).lower().split()[:5])
+    plain.setdefault("id", new_episode_id(words))
+    try:
+        return msgspec.convert(plain, Profile)
+    except msgspec.ValidationError as error:
+        raise InputError(f"the episode's profile: {error}") from None
 
 
 def record(
@@ -26,6 +61,7 @@ def record(
     root: str | Path | None = None,
     on_meter: Callable[[Meter], None] | None = None,
     on_start: Callable[[Recorder], None] | None = None,
+    on_finishing: Callable[[], None] | None = None,
     handle_sigint: bool = False,
 ) -> Recording:
     """Record one take from start to finish.
@@ -51,6 +87,8 @@ def record(
             if video is not None:
                 video.release()
             opened.stop()
+        if on_finishing is not None:
+            on_finishing()
         return recorder.stop()
 
 

@@ -1,0 +1,114 @@
+"""The picture of a running take on the terminal (stderr): time, levels, losses."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from capture.blocks import AudioInfo, VideoInfo
+from capture.recorder import Meter, Recorder
+
+_BAR = 24
+_FLOOR_DB = -72.0
+_CHANNELS = {"ambix": "WYZX", "fuma": "WXYZ", "n3d": "WYZX"}
+
+
+class MeterDisplay:
+    """A context manager; `show` is the recorder's meter callback. Without a terminal it prints a line every
+    ten seconds and every event."""
+
+    def __init__(self, audio: AudioInfo, video: VideoInfo | None, seconds: float | None) -> None:
+        self._console = Console(stderr=True)
+        names = _CHANNELS.get(audio.format, "")
+        count = audio.channels
+        self._names = list(names) if len(names) == count else [str(i + 1) for i in range(count)]
+        self._seconds = seconds if seconds is not None and seconds != float("inf") else None
+        picture = "no camera" if video is None else f"{video.width_px}x{video.height_px} at {video.fps:g} fps"
+        self._head = f"{audio.name}: {count} channels, {audio.rate_hz} Hz, {audio.format}; {picture}"
+        self._live: Live | None = None
+        self._last_line = 0.0
+
+    def __enter__(self) -> MeterDisplay:
+        print(self._head, file=sys.stderr)
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=5, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def started(self, recorder: Recorder) -> None:
+        """Say where the episode goes."""
+        self._say(f"recording {_short(recorder.path)}; Ctrl-C ends the take")
+
+    def finishing(self) -> None:
+        """The take is over; the release form, checks and report take a moment."""
+        self._end()
+        print("finishing the episode ...", file=sys.stderr)
+
+    def show(self, meter: Meter) -> None:
+        """One look at the take."""
+        for event in meter.events:
+            self._say(f"{event.source}: {event.kind}: {event.detail}")
+        if self._live is not None:
+            self._live.update(self._render(meter))
+        elif time.monotonic() - self._last_line > 10:
+            self._last_line = time.monotonic()
+            print(f"{self._status(meter)}; peak {max(meter.peak_dbfs):.0f} dBFS", file=sys.stderr)
+
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(text)
+        else:
+            print(text, file=sys.stderr)
+
+    def _end(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def _status(self, meter: Meter) -> str:
+        total = "" if self._seconds is None else f" of {self._seconds:.0f}"
+        parts = [f"{meter.seconds:.1f}{total} s", f"{meter.pictures} pictures"]
+        if meter.lost_frames:
+            parts.append(f"LOST {meter.lost_frames} frames")
+        if meter.dropped_pictures:
+            parts.append(f"dropped {meter.dropped_pictures} pictures")
+        if meter.minutes_left < 60:
+            parts.append(f"disk: {meter.minutes_left:.0f} min left")
+        return ", ".join(parts)
+
+    def _render(self, meter: Meter) -> Any:
+        rows: list[Text] = [Text(self._status(meter))]
+        for i, name in enumerate(self._names):
+            rms, peak = float(meter.rms_dbfs[i]), float(meter.peak_dbfs[i])
+            filled = round(_BAR * min(max((rms - _FLOOR_DB) / -_FLOOR_DB, 0.0), 1.0))
+            note, style = "", "green"
+            if i in meter.dead:
+                note, style = " dead: nothing arrives on this channel", "red"
+            elif i in meter.clipped:
+                note, style = " CLIPPED", "red"
+            elif peak > -6:
+                style = "yellow"
+            row = Text(f"{name:>2} ")
+            row.append("█" * filled + "·" * (_BAR - filled), style=style)
+            row.append(f" {max(rms, -99):5.0f} dB, peak {max(peak, -99):5.0f}{note}")
+            rows.append(row)
+        return Group(*rows)
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
