@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from dsp.checks import CheckReport as CheckReport
     from dsp.checks import Finding as Finding
     from dsp.checks import check as check
+    from dsp.known_directions import DirectionReport as DirectionReport
+    from dsp.known_directions import apply_matrix as apply_matrix
+    from dsp.known_directions import check_directions as check_directions
+    from dsp.known_directions import response_vector as response_vector
     from dsp.levels import Levels as Levels
     from dsp.levels import levels as levels
     from dsp.resample import Resampler as Resampler
@@ -55,6 +59,7 @@ _HOME = {
         "virtual_mic",
     ),
     "dsp.checks": ("CheckReport", "Finding", "check"),
+    "dsp.known_directions": ("DirectionReport", "apply_matrix", "check_directions", "response_vector"),
     "dsp.levels": ("Levels", "levels"),
     "dsp.resample": ("Resampler", "resample", "warm"),
 }
