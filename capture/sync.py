@@ -56,14 +56,36 @@ def estimate_av_offset(
     (m, cells) mean grey of the whole picture or of its parts, 0 to 255. distance_m: from the beeper to the
     microphone; its travel time is taken out. Raises InputError with too few events, or when they disagree.
     """
-    pairs = _pairs(audio, fs, t0_ns, frame_times_ns, brightness)
-    return _combine(pairs, min_events, distance_m)
+    brackets = _brackets(audio, fs, t0_ns, frame_times_ns, brightness)
+    return _combine(brackets, min_events, distance_m)
 
 
-def _pairs(
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """A light came on after the picture at `dark_s` and before that at `lit_s` (seconds), and went off after
+    `still_lit_s` and before `dark_again_s`."""
+
+    dark_s: float
+    lit_s: float
+    still_lit_s: float
+    dark_again_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Beep:
+    """Onset of a tone in seconds, and its end where that is sharp (a room's echoes can blur it)."""
+
+    on_s: float
+    off_s: float | None
+
+
+_Bracket = tuple[int, float, float]  # event, lowest and highest possible offset in ms
+
+
+def _brackets(
     audio: ArrayLike, fs: float, t0_ns: int, frame_times_ns: ArrayLike, brightness: ArrayLike
-) -> list[tuple[float, float]]:
-    """Per event: (lowest, highest) possible offset in ms."""
+) -> list[_Bracket]:
+    """What each flash and beep pair allows: a bracket from its beginning, one from its end."""
     x = np.asarray(audio, np.float64)
     times = (np.asarray(frame_times_ns, np.int64) - t0_ns) / 1e9
     cells = np.asarray(brightness, np.float32)
@@ -75,21 +97,32 @@ def _pairs(
             f" {len(times)} times, brightness {cells.shape}"
         )
     flashes = find_flashes(times, cells)
-    if not flashes:
+    beeps = find_beeps(x, fs, [0.5 * (f.dark_s + f.lit_s) for f in flashes])
+    found: list[_Bracket] = []
+    for event, flash in enumerate(flashes):
+        for beep in beeps:
+            found += [(event, low, high) for low, high in _allowed(flash, beep)]
+    return found
+
+
+def _allowed(flash: Flash, beep: Beep) -> list[tuple[float, float]]:
+    """Offsets in ms that a flash and a beep allow if they belong together; none if they are too far apart."""
+    on = ((beep.on_s - flash.lit_s) * 1e3, (beep.on_s - flash.dark_s) * 1e3)
+    if abs(on[0] + on[1]) / 2 > _SEARCH_MS:
         return []
-    onsets = find_beeps(x, fs, [0.5 * (a + b) for a, b in flashes])
-    return [
-        ((onset - after) * 1e3, (onset - before) * 1e3)
-        for (before, after), onset in zip(flashes, onsets, strict=True)
-        if onset is not None
-    ]
+    if beep.off_s is None:
+        return [on]
+    shortest, longest = flash.still_lit_s - flash.lit_s, flash.dark_again_s - flash.dark_s
+    if not shortest < beep.off_s - beep.on_s < longest:  # light and tone do not last equally long
+        return [on]
+    return [on, ((beep.off_s - flash.dark_again_s) * 1e3, (beep.off_s - flash.still_lit_s) * 1e3)]
 
 
-def find_flashes(times_s: NDArray[np.float64], cells: NDArray[np.float32]) -> list[tuple[float, float]]:
-    """Moments at which a light came on: (time of the last dark picture, time of the first lit one).
+def find_flashes(times_s: NDArray[np.float64], cells: NDArray[np.float32]) -> list[Flash]:
+    """Flashes: parts of the picture that were steady, rise within one picture, and fall back within 0.6 s.
 
-    cells: (m, k) grey levels. A flash is a part of the picture that was steady, rises within one picture and
-    falls back within 0.6 s.
+    cells: (m, k) grey levels. A picture counts as lit when it shows at least half of the flash, which with
+    stamps in the middle of the exposure is right whatever the exposure.
     """
     m = len(cells)
     if m < 8:
@@ -100,6 +133,7 @@ def find_flashes(times_s: NDArray[np.float64], cells: NDArray[np.float32]) -> li
     rise = np.zeros_like(cells)
     rise[1:] = cells[1:] - cells[:-1]
     strength = np.zeros(m)
+    parts: dict[int, NDArray[np.intp]] = {}
     for k in range(quiet, m - 1):
         columns = np.flatnonzero(rise[k] > _MIN_RISE)
         if not len(columns):
@@ -111,108 +145,137 @@ def find_flashes(times_s: NDArray[np.float64], cells: NDArray[np.float32]) -> li
         after = cells[k + 1 : k + 1 + longest, columns]
         falls = (after - level < 0.3 * height).any(axis=0)
         strength[k] = float(np.sum(height[steady & falls]))
+        parts[k] = columns[steady & falls]
     found = np.flatnonzero(strength > max(_MIN_RISE, 0.25 * strength.max(initial=0.0)))
-    flashes: list[tuple[float, float]] = []
+    flashes: list[Flash] = []
     for k in (int(i) for i in found):
-        if flashes and times_s[k] - flashes[-1][1] < 0.15:
-            continue  # the same flash, seen in two pictures (rolling shutter)
-        flashes.append((float(times_s[k - 1]), float(times_s[k])))
+        if flashes and times_s[k] - flashes[-1].lit_s < 0.15:
+            continue  # the same flash, seen in two pictures
+        course = cells[:, parts[k]].mean(axis=1)
+        base = float(course[k - quiet : k].mean())
+        half = base + 0.5 * (float(course[k : k + longest].max()) - base)
+        lit = k + int(np.argmax(course[k : k + longest] >= half))
+        dark = np.flatnonzero(course[lit : lit + longest] < half)
+        if not len(dark):
+            continue
+        end = lit + int(dark[0])
+        flashes.append(Flash(*(float(times_s[i]) for i in (lit - 1, lit, end - 1, end))))
     return flashes
 
 
-def find_beeps(x: NDArray[np.float64], fs: float, near_s: list[float]) -> list[float | None]:
-    """Onset times (s) of the same tone near each of the given times; None where there is none.
+def find_beeps(x: NDArray[np.float64], fs: float, near_s: list[float]) -> list[Beep]:
+    """Every beep of one tone near the given times.
 
-    The tone is the frequency between 700 Hz and 6 kHz that rises most at all places together. Its onset is
-    where its envelope (demodulated, smoothed by a symmetric 6 ms window) crosses half of its plateau.
+    The tone is the frequency between 700 Hz and 6 kHz that rises most at all these times together. A beep
+    begins where the tone's envelope (demodulated, smoothed by a symmetric 6 ms window) crosses half of its
+    plateau, and ends likewise.
     """
-    hop, size = max(1, round(0.005 * fs)), round(0.04 * fs)
+    clips: list[tuple[int, NDArray[np.float64]]] = []
+    rises: list[NDArray[np.float64]] = []
+    size = round(0.04 * fs)
     frequencies = np.fft.rfftfreq(size, 1 / fs)
     band = (frequencies > 700) & (frequencies < min(6000, fs / 2 * 0.9))
-    window = np.hanning(size)
-    nothing = np.full(int(band.sum()), -np.inf)
-    clips: list[tuple[int, NDArray[np.float64]]] = []
-    rises = []
     for near in near_s:
         first = max(0, round((near - _SEARCH_MS / 1e3 - 0.1) * fs))
         clip = x[first : max(first, round((near + _SEARCH_MS / 1e3 + 0.2) * fs))]
-        clips.append((first, clip))
-        if len(clip) < size + 40 * hop:
-            rises.append(nothing)
-            continue
-        frames = np.lib.stride_tricks.sliding_window_view(clip, size)[::hop] * window
-        power = np.abs(np.fft.rfft(frames, axis=1)[:, band]) ** 2
-        power += 1e-3 * power.max(initial=0.0) / 100 + 1e-20
-        total = np.cumsum(np.vstack([np.zeros(power.shape[1]), power]), axis=0)
-        short, long = 8, 16  # 40 ms after against 80 ms before
-        mid = np.arange(long, len(power) - short)
-        after = (total[mid + short] - total[mid]) / short
-        before = (total[mid] - total[mid - long]) / long
-        rises.append(10 * np.log10((after / before).max(axis=0)))
-    # A device that only beeps by chance near one flash should not choose the tone: use the median place.
-    usable = [r for r in rises if np.isfinite(r).all()] or [nothing]
-    together = np.median(usable, axis=0)
-    if not np.isfinite(together).all():
-        return [None] * len(near_s)
-    tone = float(frequencies[band][int(np.argmax(together))])
-    return [
-        _onset(clip, fs, tone, first) if np.isfinite(r).all() else None
-        for (first, clip), r in zip(clips, rises, strict=True)
-    ]
+        if len(clip) > 6 * size:
+            clips.append((first, clip))
+            rises.append(_rise_db(clip, fs, size, band))
+    if not clips:
+        return []
+    # A device that happens to beep near one flash should not choose the tone: the median over the flashes.
+    tone = float(frequencies[band][int(np.argmax(np.median(rises, axis=0)))])
+    beeps: list[Beep] = []
+    for first, clip in clips:
+        for beep in _beeps_of(clip, fs, tone, first):
+            if all(abs(beep.on_s - other.on_s) > 0.01 for other in beeps):
+                beeps.append(beep)
+    return beeps
 
 
-def _onset(clip: NDArray[np.float64], fs: float, tone_hz: float, first: int) -> float | None:
-    n = np.arange(len(clip))
+def _rise_db(clip: NDArray[np.float64], fs: float, size: int, band: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Per frequency: the largest rise of 40 ms against the 80 ms before."""
+    hop = max(1, round(0.005 * fs))
+    frames = np.lib.stride_tricks.sliding_window_view(clip, size)[::hop] * np.hanning(size)
+    power = np.abs(np.fft.rfft(frames, axis=1)[:, band]) ** 2
+    power += 1e-5 * power.max(initial=0.0) + 1e-20
+    total = np.cumsum(np.vstack([np.zeros(power.shape[1]), power]), axis=0)
+    mid = np.arange(16, len(power) - 8)
+    after, before = (total[mid + 8] - total[mid]) / 8, (total[mid] - total[mid - 16]) / 16
+    return np.asarray(10 * np.log10((after / before).max(axis=0)))
+
+
+def _beeps_of(clip: NDArray[np.float64], fs: float, tone_hz: float, first: int) -> list[Beep]:
     smooth = np.hanning(2 * round(0.003 * fs) + 3)
     smooth /= smooth.sum()
-    envelope = np.abs(np.convolve(clip * np.exp(-2j * np.pi * tone_hz / fs * n), smooth, "same"))
+    carrier = np.exp(-2j * np.pi * tone_hz / fs * np.arange(len(clip)))
+    envelope = np.abs(np.convolve(clip * carrier, smooth, "same"))
     step = round(0.02 * fs)
     total = np.cumsum(np.concatenate([[0.0], envelope]))
     mid = np.arange(2 * step, len(clip) - step)
-    if not len(mid):
-        return None
-    after = (total[mid + step] - total[mid]) / step
-    before = (total[mid] - total[mid - 2 * step]) / (2 * step)
-    best = int(mid[np.argmax(after - 2.0 * before)])
-    plateau = float(np.median(envelope[best + step // 4 : best + 2 * step]))
-    floor = float(np.median(envelope[best - 2 * step : best - step // 4]))
+    score = (total[mid + step] - total[mid]) - (total[mid] - total[mid - 2 * step])  # 20 ms after, 40 before
+    limit = 0.3 * float(score.max(initial=0.0))
+    found: list[Beep] = []
+    while len(score) and limit > 0 and float(score.max()) > limit and len(found) < 8:
+        best = int(mid[np.argmax(score)])
+        score[(mid > best - 3 * step) & (mid < best + 3 * step)] = 0.0
+        beep = _edges(envelope, best, step, fs, first)
+        if beep is not None:
+            found.append(beep)
+    return found
+
+
+def _edges(envelope: NDArray[np.float64], near: int, step: int, fs: float, first: int) -> Beep | None:
+    plateau = float(np.median(envelope[near + step // 4 : near + 2 * step]))
+    floor = float(np.median(envelope[near - 2 * step : near - step // 4]))
     if plateau < 3.0 * floor or plateau <= 0:
         return None
     half = floor + 0.5 * (plateau - floor)
-    start = best - step
-    above = np.flatnonzero(envelope[start : best + step] >= half)
+    start = near - step
+    above = np.flatnonzero(envelope[start : near + step] >= half)
     if not len(above) or above[0] == 0:
         return None
     k = start + int(above[0])
     fraction = (half - envelope[k - 1]) / max(envelope[k] - envelope[k - 1], 1e-30)
-    return (first + k - 1 + float(fraction)) / fs
+    on = (first + k - 1 + float(fraction)) / fs
+    below = np.flatnonzero(envelope[k + step // 2 :] < half)
+    if not len(below):
+        return Beep(on, None)
+    end = k + step // 2 + int(below[0])
+    top = floor + 0.8 * (plateau - floor)
+    before, after = envelope[end - round(0.005 * fs)], envelope[end + round(0.002 * fs) :][: round(0.03 * fs)]
+    sharp = bool(before > top) and len(after) > 0 and float(after.max()) < half
+    return Beep(on, (first + end) / fs if sharp else None)
 
 
-def _combine(pairs: list[tuple[float, float]], min_events: int, distance_m: float) -> AvOffset:
-    if len(pairs) < min_events:
+def _combine(brackets: list[_Bracket], min_events: int, distance_m: float) -> AvOffset:
+    """The offset that most brackets allow."""
+    count = len({event for event, _, _ in brackets})
+    if count < min_events:
         raise InputError(
-            f"A/V offset: found {len(pairs)} flash and beep pairs, at least {min_events} are needed."
+            f"A/V offset: found {count} flash and beep pairs, at least {min_events} are needed."
             " Show the slate (a light that comes on with a beep) a few times at the start of the take."
         )
     slack = 2.0 * _ONSET_SIGMA_MS
-    intervals = np.array([(low - slack, high + slack) for low, high in pairs if high - low < 300.0])
-    if len(intervals) < min_events:
+    kept = [b for b in brackets if b[2] - b[1] < 300.0]  # wider: pictures are missing there
+    if len({event for event, _, _ in kept}) < min_events:
         raise InputError("A/V offset: pictures are missing around the flashes")
+    events = np.array([event for event, _, _ in kept])
+    intervals = np.array([(low - slack, high + slack) for _, low, high in kept])
     edges = np.unique(intervals)
     middles = 0.5 * (edges[:-1] + edges[1:])
     inside = (intervals[:, :1] <= middles) & (intervals[:, 1:] >= middles)
     votes = inside.sum(axis=0)
-    best = int(votes.max())
-    if best < max(min_events, math.ceil(0.6 * len(intervals))):
+    where = np.flatnonzero(votes == votes.max())
+    agreeing = len(set(events[inside[:, where[0]]].tolist()))
+    if agreeing < max(min_events, 0.6 * count):
         raise InputError(
-            f"A/V offset: the {len(intervals)} flash and beep pairs do not agree"
-            f" (at most {best} within one frame)"
+            f"A/V offset: the {count} flash and beep pairs do not agree (at most {agreeing} within one frame)"
         )
-    where = np.flatnonzero(votes == best)
     low, high = float(edges[where[0]]), float(edges[where[-1] + 1])
     sigma = math.hypot(max(high - low - 2 * slack, 0.0) / math.sqrt(12.0), _ONSET_SIGMA_MS)
     travel = distance_m / SPEED_OF_SOUND_M_S * 1e3
-    return AvOffset(round(0.5 * (low + high) - travel, 3), round(sigma, 3), best)
+    return AvOffset(round(0.5 * (low + high) - travel, 3), round(sigma, 3), agreeing)
 
 
 class SlateWatch:
@@ -255,7 +318,8 @@ class SlateWatch:
 
     def estimate(self, min_events: int = 2) -> AvOffset:
         """The offset; raises InputError with too few events."""
-        pairs: list[tuple[float, float]] = []
+        brackets: list[_Bracket] = []
+        offset = 0  # event numbers of the second part do not meet those of the first
         for sound, pictures in zip(self._sound, self._pictures, strict=True):
             if len(sound) < 2 or len(pictures) < 8:
                 continue
@@ -267,5 +331,7 @@ class SlateWatch:
                 mono[first - origin : first - origin + len(samples)] = samples
             times = np.array([t for t, _ in pictures], np.int64)
             grid = np.array([g for _, g in pictures])
-            pairs += _pairs(mono, 1e9 / float(slope), base + round(float(level)), times, grid)
-        return _combine(pairs, min_events, 0.0)
+            more = _brackets(mono, 1e9 / float(slope), base + round(float(level)), times, grid)
+            brackets += [(event + offset, low, high) for event, low, high in more]
+            offset += 1000
+        return _combine(brackets, min_events, 0.0)
