@@ -1,9 +1,122 @@
-"""Commands of this package."""
+"""Commands of this package: what runs live."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+from dsp.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from capture.rig import Rig
 
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
+    app.command(rich_help_panel="Live")(live)
+
+
+def live(
+    rig: Annotated[
+        Path | None, typer.Option(help="rig file; default: rig.yaml here, else the virtual room")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="stop after this long; default: Ctrl-C")
+    ] = None,
+    stats: Annotated[
+        bool,
+        typer.Option("--stats", help="measure with a subscriber in a process of its own: losses and ages"),
+    ] = False,
+    record: Annotated[bool, typer.Option("--record", help="write an episode as well")] = False,
+    scene: Annotated[
+        str | None, typer.Option(help="virtual room: request or talk; default: the rig's, built-in rig: talk")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
+) -> None:
+    """Hear and see, and publish sound, pictures, direction, levels and events on the stream."""
+    from capture.sources import open_rig
+    from capture.take import new_profile
+    from edge.home.service import home_of
+    from edge.live import LiveService
+    from edge.live_session import run
+
+    the_rig = _live_rig(rig, scene)
+    with open_rig(the_rig) as opened:
+        fields = opened.scene.episode_fields() if opened.scene is not None else {}
+        home = home_of(the_rig, fields.get("home")) if the_rig.room.devices else None
+        profile = new_profile(the_rig, opened, "live") if record else None
+        service = LiveService(the_rig, opened, home=home, record=record, profile=profile)
+        print(
+            f"stream {service.stream_address}  commands {service.commands_address}  (Ctrl-C ends)",
+            file=sys.stderr,
+            flush=True,
+        )
+        report = run(service, seconds, measured=stats)
+    report = {"stream": service.stream_address, "commands": service.commands_address, **report}
+    if as_json:
+        print(json.dumps(report))
+    else:
+        _print_report(report)
+    subscriber = report.get("subscriber")
+    if subscriber is not None and not subscriber["in_order"]:
+        raise CheckFailed("the subscriber did not get every message in order; see the table")
+    if report["service"]["blocks_dropped"]:
+        raise CheckFailed(
+            f"the live chain was too slow: {report['service']['blocks_dropped']} blocks dropped"
+        )
+
+
+def _live_rig(path: Path | None, scene: str | None) -> Rig:
+    """The rig, with the scene asked for; the built-in rig talks, because a request is over in 12 seconds."""
+    import msgspec
+
+    from capture.rig import load_rig
+    from dsp.errors import InputError
+
+    if scene not in (None, "request", "talk"):
+        raise InputError(f"--scene is request or talk, not {scene!r}")
+    rig = load_rig(path)
+    if scene is None and path is None and not Path("rig.yaml").is_file():
+        scene = "talk"
+    if scene is None:
+        return rig
+    return msgspec.structs.replace(rig, virtual=msgspec.structs.replace(rig.virtual, scene=scene))
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Console()
+    service = report["service"]
+    out.print(
+        f"{service['seconds']:.1f} s: {service['blocks']} blocks, {service['gaps']} gaps in the source, "
+        f"{service['blocks_dropped']} blocks dropped; {service['pictures']} pictures, "
+        f"{service['pictures_dropped']} dropped; {service['commands']} commands"
+    )
+    if "recording" in service:
+        out.print(f"episode {service['recording']['episode']}", soft_wrap=True)
+    subscriber = report.get("subscriber")
+    if subscriber is None:
+        return
+    table = Table("stream", "received", "lost", "reordered", "age p50 ms", "p99", "max", "window ms")
+    for name, row in subscriber["streams"].items():
+        ages = [row[key] for key in ("age_p50_ms", "age_p99_ms", "age_max_ms", "window_ms")]
+        counts = [str(row[key]) for key in ("received", "lost", "reordered")]
+        table.add_row(name, *counts, *("" if age is None else f"{age:.1f}" for age in ages))
+    out.print(table)
+    if "doa_latency" in subscriber:
+        d = subscriber["doa_latency"]
+        out.print(
+            f"direction: age at the subscriber p50 {d['since_window_end_p50_ms']:.1f} ms, "
+            f"p99 {d['since_window_end_p99_ms']:.1f} ms after the end of its {d['window_ms']:.0f} ms window "
+            f"(p50 {d['since_first_sample_p50_ms']:.1f} ms, p99 {d['since_first_sample_p99_ms']:.1f} ms "
+            "after its first sample)",
+            soft_wrap=True,
+        )
+    verdict = "every message arrived, in order" if subscriber["in_order"] else "MESSAGES ARE MISSING"
+    out.print(f"{verdict} ({subscriber['ended']}; pictures are latest-only: some may be skipped)")

@@ -32,8 +32,8 @@ def require_loopback(address: str) -> str:
     if not loopback:
         raise InputError(
             f"{address!r} would leave this machine, and the stream is not encrypted yet: sound and pictures "
-            "of a home go over loopback only. Use tcp://127.0.0.1:<port> or ipc://<path>; from another machine, "
-            "use an SSH tunnel to it"
+            "of a home go over loopback only. Use tcp://127.0.0.1:<port> or ipc://<path>; from another "
+            "machine, use an SSH tunnel to it"
         )
     return address
 

@@ -317,7 +317,7 @@ class Client:
                     self._deliver(Message(header, payload, received_ns))
             except MessageError as error:
                 self.rejected[error.reason] += 1
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, InputError):  # what a hello or beat says makes no sense
                 self.rejected["malformed"] += 1
 
     def _deliver(self, message: Message) -> None:

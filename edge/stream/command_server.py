@@ -31,9 +31,10 @@ class CommandServer:
     """Carries out commands for any number of clients (ZeroMQ REQ or DEALER).
 
     Handlers are called one after the other in the server's thread, with the command's arguments as keyword
-    arguments, and return a dict (or None). A HearthError becomes the answer's error with its name; wrong or
-    missing arguments become an InputError; anything else is logged and answered as "InternalError". Requests
-    that are malformed, oversized or of another version are counted in `rejected` and answered with an error.
+    arguments, and return a dict (or None). A HearthError becomes the answer's error under its name (`type`,
+    if it has one); wrong or missing arguments become an InputError; anything else is logged and answered as
+    "InternalError". Requests that are malformed, oversized or of another version are counted in `rejected`
+    and answered with an error.
     Raises InputError for an address off loopback, DeviceError for one in use.
     """
 
@@ -99,7 +100,11 @@ class CommandServer:
             self.rejected[error.reason] += 1
             failure = ReplyError(type="MessageError", detail=str(error))
         except HearthError as error:
-            failure = ReplyError(type=type(error).__name__, detail=str(error))
+            # An error may carry a finer name than its class, e.g. a home's DEVICE_NOT_FOUND.
+            name = getattr(error, "type", None)
+            failure = ReplyError(
+                type=name if isinstance(name, str) else type(error).__name__, detail=str(error)
+            )
         except Exception as error:
             log.exception("the handler of %s failed", op)
             failure = ReplyError(type="InternalError", detail=f"{op} failed: {type(error).__name__}: {error}")

@@ -7,6 +7,7 @@ import logging
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import zmq
@@ -53,6 +54,7 @@ class Publisher:
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
         self._retained: dict[str, Header] = {}
+        self._listeners: list[Callable[[Header], None]] = []
         self._closed = False
         self._closing = threading.Event()
         self._context = zmq.Context()
@@ -129,7 +131,17 @@ class Publisher:
             self._next[stream] = seq + 1
             if spec.delivery == "reliable" and payload is None:
                 self._retained[stream] = header
+        if spec.delivery == "reliable":
+            for listener in self._listeners:
+                listener(header)
         return seq
+
+    def listen(self, listener: Callable[[Header], None]) -> None:
+        """Call `listener(header)` after each message of a "reliable" stream, in the thread that published it.
+
+        This is how events and the home's state get into the timeline of an episode, whoever publishes them.
+        """
+        self._listeners.append(listener)
 
     @property
     def sent(self) -> dict[str, int]:

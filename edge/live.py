@@ -1,0 +1,291 @@
+"""The live service: sources, recorder and live chain side by side, with the stream and the commands."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capture.blocks import AudioBlock, AudioInfo, monotonic_ns
+from capture.fanout import Fanout
+from capture.rig import Rig
+from dsp.errors import InputError
+from edge.live_chain import RATE_HZ, AudioChain, AudioWorker, StageTimes, VideoWorker
+from edge.stream import CommandServer, Header, Publisher
+
+if TYPE_CHECKING:
+    from capture.recorder import Recorder, Recording
+    from capture.sources import OpenedRig
+    from edge.home.twin import Home
+    from recordings.profile import Profile
+
+log = logging.getLogger(__name__)
+
+# The live chain may be this far behind before it loses a block: 4 s at 10 ms. The recorder never loses any.
+AUDIO_QUEUE = 400
+VIDEO_QUEUE = 2
+HEALTH_S = 1.0
+SOURCE_KINDS = ("gap", "ended", "lost", "returned", "overflow", "stalled", "error")
+
+
+class LiveService:
+    """A rig that runs: everything it hears and sees goes to the stream, and into an episode when recording.
+
+    rig, opened: the description and its opened devices (capture.open_rig); the caller closes `opened`.
+    home:    the home twin; its commands are answered, its state is on the stream, a virtual scene follows it.
+    record:  write an episode as well; `profile` then says what it is.
+
+    The sockets are bound when the object is made (`stream_address`, `commands_address`), so subscribers can
+    be ready before the first block; `start` starts the sources. Raises InputError for a microphone that is no
+    FOA or an address off loopback, DeviceError for an address in use.
+    """
+
+    def __init__(
+        self,
+        rig: Rig,
+        opened: OpenedRig,
+        home: Home | None = None,
+        record: bool = False,
+        profile: Profile | None = None,
+    ) -> None:
+        if record and profile is None:
+            raise InputError("recording needs a profile that says what the episode is")
+        self.rig, self.opened, self.home = rig, opened, home
+        self.recorder: Recorder | None = None
+        self.recording: Recording | None = None
+        self._times = StageTimes()
+        fast = "fast" in (rig.microphone.pace, rig.camera.pace)
+        self._audio = Fanout(hold_at=AUDIO_QUEUE if fast else None)
+        self._video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
+        self._stopping = threading.Event()
+        self._began_ns: int | None = None
+        self._threads: list[threading.Thread] = []
+        self._video_worker: VideoWorker | None = None
+        self._stopped = False
+        self._timeline_open = False
+        self.failed = threading.Event()  # a part of the live chain ended with an error; `stop` raises it
+        self.publisher = Publisher(rig.endpoints.stream)
+        try:
+            self.commands = CommandServer(rig.endpoints.commands)
+        except BaseException:
+            self.publisher.close()
+            raise
+        try:
+            chain = AudioChain(self.publisher, opened.audio_info, self._times)
+            queue = None if fast else AUDIO_QUEUE
+            self._audio_worker = AudioWorker(
+                self._audio.subscribe("live audio", maxsize=queue), chain, self.publisher
+            )
+            if self._video is not None:
+                self._video_worker = VideoWorker(
+                    self._video.subscribe("live video", maxsize=VIDEO_QUEUE), self.publisher, self._times
+                )
+            if record:
+                from capture.recorder import Recorder
+
+                assert profile is not None
+                self.recorder = Recorder(rig, opened, profile, self._audio, self._video)
+            self.publisher.listen(self._into_timeline)
+            if home is not None:
+                self._attach(home)
+            self.commands.register("live.stats", self.stats)
+        except BaseException:
+            self.commands.close()
+            self.publisher.close()
+            raise
+
+    @property
+    def stream_address(self) -> str:
+        return self.publisher.address
+
+    @property
+    def commands_address(self) -> str:
+        return self.commands.address
+
+    @property
+    def ended(self) -> threading.Event:
+        """Set when a finite source (a file, a scene with an end) is over."""
+        return self._audio_worker.ended
+
+    def __enter__(self) -> LiveService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Load the kernels, then start recorder, chain and sources. Returns when sound is on its way."""
+        warm(self.opened.audio_info)
+        if self.recorder is not None:
+            self.recorder.start()
+            self._timeline_open = True
+        self._audio_worker.start()
+        if self._video_worker is not None:
+            self._video_worker.start()
+        self._began_ns = monotonic_ns()
+        thread = threading.Thread(target=self._watch, name="live health", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        self.opened.start(self._audio.sink, self._video.sink if self._video is not None else None)
+
+    def stop(self) -> dict[str, Any]:
+        """Stop the sources, send what is still inside, finish the episode, end the stream; returns `stats()`.
+
+        Safe to call twice. Raises what ended a worker or the recorder, after everything is closed.
+        """
+        if self._stopped:
+            return self.stats()
+        self._stopped = True
+        workers = [w for w in (self._audio_worker, self._video_worker) if w is not None]
+        self._audio.release()
+        if self._video is not None:
+            self._video.release()
+        with contextlib.ExitStack() as last:
+            last.callback(self.publisher.close)
+            last.callback(self.commands.close)
+            self.opened.stop()
+            for worker in workers:
+                worker.subscription.close()
+            self._stopping.set()
+            if self._began_ns is not None:
+                for thread in (*workers, *self._threads):
+                    thread.join()
+                self.commands.close()
+                self._end_recording()
+        for worker in workers:
+            if worker.error is not None:
+                raise worker.error
+        return self.stats()
+
+    def _end_recording(self) -> None:
+        if self.recorder is not None and self._timeline_open:
+            self._timeline_open = False
+            self.recording = self.recorder.stop()
+            self.event("recorded", path=str(self.recording.path), stop_reason=self.recording.stop_reason)
+
+    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
+        """Tell everybody that something happened; it also goes into the timeline when recording."""
+        self.publisher.publish("event", monotonic_ns() if t_ns is None else t_ns, data={"kind": kind, **data})
+
+    def stats(self) -> dict[str, Any]:
+        """What happened so far: blocks, gaps, drops, queue depths, messages sent, commands."""
+        chain = self._audio_worker.chain
+        audio, video = self._audio_worker.subscription, self._video_worker
+        stats: dict[str, Any] = {
+            "seconds": round((monotonic_ns() - self._began_ns) / 1e9, 3) if self._began_ns else 0.0,
+            "blocks": chain.blocks,
+            "gaps": chain.gaps,
+            "lost_frames": chain.lost_frames,
+            "blocks_dropped": audio.dropped,
+            "audio_queue": audio.depth,
+            "pictures": video.pictures if video else 0,
+            "pictures_dropped": (video.dropped + video.subscription.dropped) if video else 0,
+            "video_queue": video.subscription.depth if video else 0,
+            "sent": self.publisher.sent,
+            "commands": self.commands.served,
+            "commands_rejected": dict(self.commands.rejected),
+        }
+        if self.recording is not None:
+            stats["recording"] = self.recording.to_dict()
+        return stats
+
+    def _attach(self, home: Home) -> None:
+        """Answer the home's commands; what changes in the home changes in the virtual scene too."""
+        from edge.home.service import HomeService
+
+        self.home_service = HomeService(self.rig, home, self.commands, self.publisher)
+        scene = self.opened.scene
+        if scene is not None:
+            home.listen(lambda device_id, changed: scene.set_device(device_id, changed))
+
+    def _into_timeline(self, header: Header) -> None:
+        """Events and the home's state, whoever published them, belong in the episode's timeline."""
+        recorder = self.recorder
+        if recorder is None or not self._timeline_open:
+            return
+        data = dict(header.data)
+        kind = str(data.pop("kind", header.stream))
+        if kind in SOURCE_KINDS and "source" in data:
+            return  # the recorder writes what happens to sources itself
+        try:
+            recorder.event(kind, header.t_ns, **{k: v for k, v in data.items() if k not in ("t_ns", "type")})
+        except Exception:
+            log.exception("an event could not be written to the timeline: %s", kind)
+
+    def _watch(self) -> None:
+        """Publish health once a second."""
+        meter = ProcessMeter()
+        while not self._stopping.wait(HEALTH_S):
+            data = {**self.stats(), **meter.read(), **self._clock(), "stages": self._times.take()}
+            data.pop("sent")
+            self._look_after_workers()
+            broken = self.recorder is not None and self.recorder.stop_reason in ("disk", "error")
+            if broken and self._timeline_open:
+                # The take cannot go on, the stream can.
+                try:
+                    self._end_recording()
+                except Exception as error:
+                    self.event("recording_failed", detail=str(error))
+                    log.exception("the recording failed; the stream goes on")
+                    self.recorder = None
+            with contextlib.suppress(Exception):
+                self.publisher.publish("health", monotonic_ns(), data=data)
+
+    def _look_after_workers(self) -> None:
+        for worker in (self._audio_worker, self._video_worker):
+            if worker is not None and worker.error is not None and not self.failed.is_set():
+                self.event("failed", part=worker.name, detail=str(worker.error))
+                log.error("%s failed", worker.name, exc_info=worker.error)
+                self.failed.set()
+
+    def _clock(self) -> dict[str, float | None]:
+        """Drift of the microphone's clock in ppm, as far as the source knows it."""
+        state = getattr(self.opened.microphone, "clock_state", None)
+        if state is None or not np.isfinite(state.drift_sigma_ppm):
+            return {"drift_ppm": None, "drift_sigma_ppm": None}
+        return {"drift_ppm": round(state.drift_ppm, 3), "drift_sigma_ppm": round(state.drift_sigma_ppm, 3)}
+
+
+class ProcessMeter:
+    """CPU and memory of this process."""
+
+    def __init__(self) -> None:
+        self._cpu, self._wall = time.process_time(), time.monotonic()
+
+    def read(self) -> dict[str, float | None]:
+        """cpu_percent of one core since the last call, and rss_mib now (None where /proc is absent)."""
+        cpu, wall = time.process_time(), time.monotonic()
+        percent = 100.0 * (cpu - self._cpu) / max(wall - self._wall, 1e-9)
+        self._cpu, self._wall = cpu, wall
+        try:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            rss: float | None = round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
+        except (OSError, ValueError, IndexError):
+            rss = None
+        return {"cpu_percent": round(percent, 1), "rss_mib": rss}
+
+
+def warm(info: AudioInfo) -> None:
+    """Run the whole chain once on noise, so that the first real block is not late.
+
+    Loading the kernels takes about a second, compiling them (once per machine) up to half a minute; after
+    this call a block takes a millisecond.
+    """
+    import cv2
+
+    with Publisher("tcp://127.0.0.1:0") as nobody:
+        chain = AudioChain(nobody, info)
+        noise = np.random.default_rng(0).integers(-(1 << 28), 1 << 28, (info.rate_hz // 4, info.channels))
+        samples = noise.astype(np.int32)
+        chain.push(AudioBlock(0, 0, 0, info.rate_hz, samples, 0))
+        chain.finish()
+    cv2.imencode(".jpg", np.zeros((16, 16, 3), np.uint8))
+
+
+__all__ = ["RATE_HZ", "LiveService", "ProcessMeter", "warm"]
