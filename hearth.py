@@ -20,8 +20,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for package in (edge.commands, capture.commands, recordings.commands):
+for package in (capture.commands, recordings.commands, edge.commands):
     package.register(app)
+# `hearth --help` reads like a table of contents: in the order in which one needs the commands.
+PANELS = ("Start here", "Record", "Live", "Look at recordings", "Set up")
+app.registered_commands.sort(key=lambda command: PANELS.index(str(command.rich_help_panel)))
 
 
 def main() -> None:

@@ -1,0 +1,251 @@
+"""`hearth demo`: the main job from source to agent, scored against the truth where there is one.
+
+The rig is recorded and streamed by this process; the agent runs in a process of its own and gets nothing but
+the two addresses, so what it knows it heard on the stream or was told by the home.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from capture.rig import Rig
+from capture.sources import open_rig
+from capture.take import new_profile
+from dsp.errors import CheckFailed, DeviceError
+from edge.home.service import home_of
+from edge.live import LiveService
+from edge.stream import Header
+from recordings import Episode
+from recordings.score import Score, score
+
+AGENT_READY_S = 60.0  # the first start on a machine loads the speech model from a cold disk
+AFTER_ANSWER_S = 1.0  # keep recording, so that the change is heard and seen
+REAL_RIG_S = 60.0  # how long a rig without a scene waits for somebody to ask
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo did. `verified` is the verdict of `hearth verify` on the finished episode."""
+
+    episode: str
+    page: str
+    request: str | None
+    heard: str | None
+    said: str | None
+    declared: str | None
+    truth: str | None
+    grounding_correct: bool | None
+    goal_reached: bool | None
+    verified: bool
+    problems: tuple[str, ...]
+    seconds: float
+    drift_ppm: float | None
+    drift_sigma_ppm: float | None
+    av_offset_ms: float | None
+    av_offset_sigma_ms: float | None
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The result for people; the last line is the score."""
+        lines = [
+            f"asked:    {self.request or 'not known (a real rig)'}",
+            f"heard:    {self.heard or 'nothing'}",
+            f"answered: {self.said or 'nothing'}",
+            "clock:    " + _with_sigma("drift", self.drift_ppm, self.drift_sigma_ppm, "ppm"),
+            "sync:     " + _with_sigma("sound late by", self.av_offset_ms, self.av_offset_sigma_ms, "ms"),
+            f"episode:  {self.episode} ({'verified' if self.verified else 'DOES NOT VERIFY'})",
+            f"page:     {self.page}",
+        ]
+        return [*lines, self.text]
+
+
+def _with_sigma(what: str, value: float | None, sigma: float | None, unit: str) -> str:
+    """A number with how good it is, or that it is not known."""
+    if value is None:
+        return f"{what} not known"
+    return f"{what} {value:+.2f} {unit}" + ("" if sigma is None else f" (sigma {sigma:.2f} {unit})")
+
+
+class AgentProcess:
+    """`hearth agent --once` beside the service. Its standard error is shown with the demo's."""
+
+    def __init__(self, stream: str, commands: str) -> None:
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "hearth", "agent", "--once", "--json"),
+                *("--stream", stream, "--commands", commands),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[1],
+            start_new_session=True,  # Ctrl-C is for the demo, which then ends the agent
+        )
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def finish(self, timeout_s: float) -> dict[str, Any] | None:
+        """What it printed, once it is done; None when it failed or had to be ended."""
+        try:
+            out, _ = self._process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+        try:
+            return dict(json.loads(out)) if out.strip() else None
+        except ValueError:
+            return None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+class AgentLog:
+    """What the agent said on the stream, gathered from the events of a service."""
+
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+        self.finished = threading.Event()
+        self.declared: str | None = None
+        self.was_declared = False
+        self.heard: str | None = None
+        self.said: list[str] = []
+        self.outcome: str | None = None
+
+    def listen(self, header: Header) -> None:
+        """A listener for `Publisher.listen`."""
+        if header.stream != "event":
+            return
+        data = header.data
+        kind = data.get("kind")
+        if kind == "ready":
+            self.ready.set()
+        elif kind == "heard":
+            self.heard = data.get("text")
+        elif kind == "declared":
+            self.was_declared, self.declared = True, data.get("device_id")
+        elif kind == "said":
+            self.said.append(str(data.get("text", "")))
+        elif kind == "finished":
+            self.outcome = data.get("outcome")
+            self.finished.set()
+
+
+def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = lambda _: None) -> DemoResult:
+    """Run the main job once and return what came out of it.
+
+    rig:  a virtual rig (then the scene's truth is known) or a real one (then somebody has to ask within
+          REAL_RIG_S). seed: another virtual request.
+    tell: is called with a line for people as things happen.
+    Raises DeviceError (a device, or the agent did not start), StorageError, InputError.
+    """
+    began = time.monotonic()
+    rig = _demo_rig(rig, seed)
+    tell(f"opening the rig {rig.name!r} (microphone: {rig.microphone.source}, camera: {rig.camera.source})")
+    with open_rig(rig) as opened:
+        profile = new_profile(rig, opened, "demo")
+        home = home_of(rig, profile.home)
+        service = LiveService(rig, opened, home=home, record=True, profile=profile)
+        log = AgentLog()
+        service.publisher.listen(log.listen)
+        agent = AgentProcess(service.stream_address, service.commands_address)
+        try:
+            _wait_ready(log, agent)
+            tell("the agent is listening; recording starts")
+            service.start()
+            _until_answered(service, log, agent, opened.scene is None)
+            result = score(
+                profile,
+                log.declared,
+                home.snapshot(),
+                was_declared=log.was_declared,
+                outcome=log.outcome,  # type: ignore[arg-type]
+            )
+            _keep(service, result)
+            tell("finishing the episode: release sound, directions, checks, page, hashes")
+            service.stop()
+        except BaseException:
+            agent.kill()
+            service.stop()
+            raise
+        agent.finish(5.0)
+    return _result(service, log, result, time.monotonic() - began)
+
+
+def _demo_rig(rig: Rig, seed: int | None) -> Rig:
+    """The seed put in, and addresses that collide with nothing that runs on this machine."""
+    replace = msgspec.structs.replace
+    endpoints = replace(rig.endpoints, stream="tcp://127.0.0.1:0", commands="tcp://127.0.0.1:0")
+    virtual = replace(rig.virtual, scene="request", seed=rig.virtual.seed if seed is None else seed)
+    return replace(rig, endpoints=endpoints, virtual=virtual)
+
+
+def _wait_ready(log: AgentLog, agent: AgentProcess) -> None:
+    deadline = time.monotonic() + AGENT_READY_S
+    while not log.ready.wait(0.1):
+        if not agent.running:
+            raise DeviceError("the agent ended before it was ready; its own message stands above")
+        if time.monotonic() > deadline:
+            raise DeviceError(f"the agent was not ready within {AGENT_READY_S:g} s")
+
+
+def _until_answered(service: LiveService, log: AgentLog, agent: AgentProcess, real: bool) -> None:
+    """Until the scene is over (virtual), or the agent has answered and a moment has passed (real)."""
+    deadline = time.monotonic() + REAL_RIG_S if real else None
+    while not (service.ended.wait(0.05) or service.failed.is_set()):
+        over = deadline is not None and time.monotonic() > deadline
+        if over or (real and log.finished.is_set()) or not (agent.running or log.finished.is_set()):
+            break
+    if log.finished.wait(5.0 if agent.running else 0.0) and real:
+        time.sleep(AFTER_ANSWER_S)
+
+
+def _keep(service: LiveService, result: Score) -> None:
+    """The score belongs in the episode; the recorder is still open."""
+    assert service.recorder is not None
+    text = json.dumps(result.to_dict(), indent=1, ensure_ascii=False)
+    service.recorder.writer.add_file("score.json", text.encode("utf-8"))
+
+
+def _result(service: LiveService, log: AgentLog, result: Score, seconds: float) -> DemoResult:
+    recording = service.recording
+    if recording is None:
+        raise CheckFailed("no episode was recorded; see the messages above")
+    episode = Episode.open(recording.path)
+    report = episode.verify()
+    offset = recording.av_offset
+    return DemoResult(
+        episode=str(recording.path),
+        page=str(recording.path / "report.html"),
+        request=episode.profile.request,
+        heard=log.heard,
+        said=log.said[-1] if log.said else None,
+        declared=log.declared,
+        truth=result.truth,
+        grounding_correct=result.grounding_correct,
+        goal_reached=result.goal_reached,
+        verified=report.ok,
+        problems=tuple(str(p) for p in report.problems),
+        seconds=round(seconds, 1),
+        drift_ppm=recording.drift_ppm,
+        drift_sigma_ppm=recording.drift_sigma_ppm,
+        av_offset_ms=None if offset is None else offset.offset_ms,
+        av_offset_sigma_ms=None if offset is None else offset.sigma_ms,
+        text=result.text,
+    )
