@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-# Rows: right = -left, down = -up, forward = forward. The transpose is the way back: (x, y, z) = (z, -x, -y)_cv.
+# Rows: right = -left, down = -up, forward = forward. The transpose goes back: (x, y, z) = (z, -x, -y)_cv.
 CV_FROM_AMBIX: Floats = np.array([[0.0, -1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 0.0, 0.0]])
 
 
@@ -116,7 +116,7 @@ def direction_in_room(azimuth_deg: ArrayLike, elevation_deg: ArrayLike, micropho
     return unit_from_direction(azimuth_deg, elevation_deg) @ rotation_from_yaw_pitch(microphone_yaw_deg).T
 
 
-def wall_distance(origin_m: Sequence[float], direction: ArrayLike, size_m: Sequence[float]) -> float:
+def wall_distance(origin_m: ArrayLike, direction: ArrayLike, size_m: ArrayLike) -> float:
     """Metres from a point inside the box [0, size_m] to its surface along `direction` (3,).
 
     Works for a floor plan too, with two-dimensional arguments. 0 when the point is outside; infinite when

@@ -1,0 +1,252 @@
+"""The checks of an episode in plain words: what was looked at, how it is, and how good each number is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from recordings.report_model import Check
+from recordings.timeline import Line
+
+NAMES = ("W", "Y", "Z", "X")
+
+
+def checks_in_words(data: Any, lines: list[Line], duration_s: float) -> tuple[Check, ...]:
+    """Lines for the page from checks.json (or None) and the timeline."""
+    found: list[Check] = []
+    if data is None:
+        found.append(Check("unknown", "Signal", "The sound of this episode has not been checked."))
+    else:
+        found += _signal(data)
+        found += _wall_clock(data)
+    found += _gaps(lines, duration_s)
+    found += _pictures(lines)
+    found.append(_drift(data, lines))
+    if any(x["type"] == "frame" for x in lines):
+        found.append(_offset(data, lines))
+    return tuple(found)
+
+
+def nested(data: Any) -> Iterator[dict[str, Any]]:
+    """All dicts inside `data`, outermost first."""
+    if isinstance(data, dict):
+        yield data
+        for value in data.values():
+            yield from nested(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from nested(value)
+
+
+def _number(data: dict[str, Any] | None, *keys: str) -> float | None:
+    for key in keys:
+        value = (data or {}).get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    return None
+
+
+def _signal(data: Any) -> list[Check]:
+    report = next((d for d in nested(data) if isinstance(d.get("findings"), list)), None)
+    if report is None:
+        return [Check("unknown", "Signal", "checks.json holds no findings about the sound.")]
+    findings = [f for f in report["findings"] if isinstance(f, dict)]
+    levels = _levels(report)
+    out = []
+    peaks, rms = levels.get("peak_dbfs") or [], levels.get("rms_dbfs") or []
+    if peaks and rms:
+        names = NAMES if len(peaks) == 4 else tuple(str(i + 1) for i in range(len(peaks)))
+        peak = max(float(p) for p in peaks)
+        words = "plenty of headroom" if peak < -6 else ("little headroom" if peak < -0.5 else "at the limit")
+        status: Any = "ok" if peak < -0.5 else "warning"
+        if peak < -50:
+            status, words = "warning", "very quiet: raise the gain of the recorder"
+        each = ", ".join(
+            f"{n} {float(p):.0f} / {float(r):.0f}" for n, p, r in zip(names, peaks, rms, strict=False)
+        )
+        out.append(
+            Check(
+                status,
+                "Level",
+                f"{words.capitalize()}.",
+                f"peak {peak:.1f} dBFS",
+                f"Peak / RMS per channel, dBFS: {each}.",
+            )
+        )
+    out.append(_of(findings, "clipped", "Clipping", "No sample reaches full scale."))
+    out.append(_of(findings, "dead", "Dead channels", "Every channel carries a signal."))
+    for finding in findings:
+        code = str(finding.get("code", "finding"))
+        if code in ("clipped", "dead", "levels"):
+            continue
+        status = finding.get("severity")
+        if status not in ("ok", "warning", "fault", "unknown"):
+            status = "unknown"
+        title = {"normalisation": "Ambisonic form", "dc": "DC offset", "nonfinite": "Broken samples"}.get(
+            code, code.replace("_", " ").capitalize()
+        )
+        quality = ""
+        if code == "normalisation":
+            quality = (
+                "A plausibility check: channel order, flips and mirrors cannot be told from the data alone."
+            )
+        out.append(Check(status, title, _sentence(str(finding.get("message", ""))), "", quality))
+    return out
+
+
+def _levels(report: dict[str, Any]) -> dict[str, list[float]]:
+    """Peak and RMS per channel; of a long take (checked in parts) the highest peak, mean power."""
+    one, parts = report.get("levels"), report.get("levels_by_part")
+    try:
+        every = [one] if isinstance(one, dict) else list(parts or ())
+        peaks = np.array([p["peak_dbfs"] for p in every], dtype=np.float64)
+        rms = np.array([p["rms_dbfs"] for p in every], dtype=np.float64)
+        if not peaks.size or peaks.shape != rms.shape:
+            return {}
+        mean = 10.0 * np.log10(np.mean(10.0 ** (rms / 10.0), axis=0))
+        return {"peak_dbfs": peaks.max(axis=0).tolist(), "rms_dbfs": mean.tolist()}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _of(findings: list[dict[str, Any]], code: str, title: str, fine: str) -> Check:
+    bad = [f for f in findings if f.get("code") == code and f.get("severity") in ("warning", "fault")]
+    if not bad:
+        return Check("ok", title, fine)
+    worst: Any = "fault" if any(f["severity"] == "fault" for f in bad) else "warning"
+    return Check(worst, title, " ".join(_sentence(str(f.get("message", ""))) for f in bad))
+
+
+def _sentence(text: str) -> str:
+    text = text.strip().replace("^2", "²")
+    return text if not text or text[-1] in ".!?" else text + "."
+
+
+def _gaps(lines: list[Line], duration_s: float) -> list[Check]:
+    blocks = [x for x in lines if x["type"] == "audio"]
+    gaps = [x for x in lines if x["type"] == "gap" and x.get("stream") != "video"]
+    if not gaps:
+        if not blocks:
+            return []
+        text = f"No gap in {len(blocks):,} blocks ({duration_s:.1f} s).".replace(",", " ")
+        return [
+            Check("ok", "Gaps in the sound", text, "none", "Counted from the sample counter of each block.")
+        ]
+    lost = sum(int(x.get("lost_frames") or 0) for x in gaps)
+    causes = ", ".join(sorted({str(x.get("cause", "unknown")).replace("_", " ") for x in gaps}))
+    return [
+        Check(
+            "fault",
+            "Gaps in the sound",
+            f"{len(gaps)} {'gap' if len(gaps) == 1 else 'gaps'} ({causes}); nothing was put in their place.",
+            f"{lost} samples lost",
+            "Place and length of each gap are in the timeline.",
+        )
+    ]
+
+
+def _pictures(lines: list[Line]) -> list[Check]:
+    frames = [x for x in lines if x["type"] == "frame"]
+    gaps = [x for x in lines if x["type"] == "gap" and x.get("stream") == "video"]
+    dropped = sum(int(x.get("dropped") or 0) for x in gaps)
+    if not frames:
+        return [Check("fault", "Pictures", "No picture was written.", f"{dropped} dropped")] if gaps else []
+    times = np.sort(np.array([x["t_ns"] for x in frames], dtype=np.int64)) * 1e-9
+    steps = np.diff(times)
+    rate = (
+        f"{(len(times) - 1) / (times[-1] - times[0]):.2f} pictures/s"
+        if len(times) > 1
+        else f"{len(times)} picture"
+    )
+    status: Any = "ok"
+    text = f"{len(frames)} pictures, none dropped."
+    if dropped:
+        share = dropped / (dropped + len(frames))
+        status = "fault" if share > 0.05 else "warning"
+        text = f"{len(frames)} pictures, {dropped} dropped ({100 * share:.1f} %)."
+    quality = ""
+    if len(steps):
+        quality = f"Step: median {np.median(steps) * 1e3:.1f} ms, longest {steps.max() * 1e3:.0f} ms"
+        sources = sorted({str(x.get("t_source", "unknown")) for x in frames})
+        quality += f"; times from: {', '.join(sources)}."
+    return [Check(status, "Pictures", text, rate, quality)]
+
+
+def _event_data(lines: list[Line], kind: str) -> dict[str, Any] | None:
+    for line in reversed(lines):
+        if line["type"] == "event" and line.get("kind") == kind and isinstance(line.get("data"), dict):
+            return dict(line["data"])
+    return None
+
+
+def _drift(data: Any, lines: list[Line]) -> Check:
+    title = "Clock of the sound"
+    measured = (d for d in nested(data) if _number(d, "drift_ppm") is not None)
+    source = next(measured, None) or _event_data(lines, "clock")
+    drift = _number(source, "drift_ppm")
+    sigma = _number(source, "drift_ppm_sigma", "drift_sigma_ppm", "sigma_ppm")
+    if drift is None:
+        return Check("unknown", title, "Its drift against the computer's clock was not measured.")
+    value = f"{drift:+.1f} ± {sigma:.1f} ppm" if sigma is not None else f"{drift:+.1f} ppm"
+    value = value.replace("-", "−")
+    if sigma is None:
+        return Check("unknown", title, "Drift was estimated, but not how good the estimate is.", value)
+    hour = abs(drift) * 3.6
+    if abs(drift) <= 2 * sigma:
+        text = "No drift beyond the uncertainty."
+    else:
+        pace = "fast" if drift > 0 else "slow"
+        text = f"Runs {pace} by {hour:.0f} ms per hour; the timeline takes it into account."
+    status: Any = "ok" if abs(drift) < 200 or abs(drift) <= 2 * sigma else "warning"
+    quality = f"± is one standard deviation ({sigma * 3.6:.0f} ms per hour)."
+    if sigma > 50:
+        quality += " A short take cannot tell it better."
+    return Check(status, title, text, value, quality)
+
+
+def _wall_clock(data: Any) -> list[Check]:
+    step = next((v for d in nested(data) if (v := _number(d, "wall_clock_step_ms")) is not None), None)
+    if step is None or abs(step) < 50:
+        return []
+    text = "The wall clock was set during the take; times in the episode do not depend on it."
+    return [Check("warning", "Wall clock", text, f"{step:+.0f} ms".replace("-", "−"))]
+
+
+def _offset(data: Any, lines: list[Line]) -> Check:
+    title = "Sound against picture"
+    source = next((d for d in nested(data) if "offset_ms" in d), None) or _event_data(lines, "av_offset")
+    offset, sigma = (
+        _number(source, "offset_ms"),
+        _number(source, "sigma_ms", "offset_ms_sigma", "offset_sigma_ms"),
+    )
+    if offset is None:
+        note = next((str(d["note"]) for d in nested(data) if d.get("note") and "offset" in str(d)), "")
+        return Check(
+            "unknown",
+            title,
+            "The offset was not measured: it needs flashes with beeps (or claps) in the take.",
+            "",
+            note,
+        )
+    value = f"{offset:+.1f} ± {sigma:.1f} ms" if sigma is not None else f"{offset:+.1f} ms"
+    value = value.replace("-", "−")
+    count = _number(source, "events", "count", "pairs")
+    quality = "± is one standard deviation" if sigma is not None else "Without an uncertainty"
+    quality += (
+        f", from {count:.0f} flash-and-beep {'pair' if count == 1 else 'pairs'}."
+        if count is not None
+        else "."
+    )
+    off = abs(offset)
+    # Detectable from 45 ms early to 125 ms late (ITU-R BT.1359-1): sound that is early disturbs sooner.
+    within = sigma is not None and off <= 2 * sigma
+    status: Any = "ok" if off < 45 or within else ("warning" if 0 < offset < 125 else "fault")
+    late = "late" if offset > 0 else "early"
+    if within:
+        text = "Sound and picture agree within the uncertainty."
+    else:
+        text = f"The sound is {late} by {off:.0f} ms{', which nobody notices' if off < 45 else ''}."
+    return Check(status, title, text, value, quality)

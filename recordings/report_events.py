@@ -1,0 +1,115 @@
+"""The events of a timeline in plain words, in the lane that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from recordings.report_model import Mark
+from recordings.timeline import Line
+
+# Events that the checks tell about; they happen at no particular moment.
+IN_CHECKS = ("clock", "av_offset", "drift")
+UNSAID = ("home", "home.state", "started", "hello", "beat")
+LONGEST = 160
+
+
+@dataclass(frozen=True)
+class Events:
+    """What happened, and the last device that an agent declared."""
+
+    marks: list[Mark]
+    declared: str | None
+    was_declared: bool
+
+
+def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[str, str]) -> Events:
+    """Marks for the event and gap lines; unknown kinds are shown with their own words."""
+    marks: list[Mark] = []
+    declared: str | None = None
+    was_declared = False
+    for line in lines:
+        if line["type"] == "gap":
+            marks.append(_gap(line, clock))
+            continue
+        if line["type"] != "event":
+            continue
+        kind = str(line.get("kind", "event"))
+        inner = line.get("data")
+        data: dict[str, Any] = inner if isinstance(inner, dict) else line
+        if kind in IN_CHECKS or kind in UNSAID:
+            continue
+        short = kind.rpartition(".")[2]
+        if short in ("declare", "declared"):
+            was_declared = True
+            device = data.get("device_id", data.get("device"))
+            declared = None if device is None else str(device)
+        row, text, source = _in_words(kind, short, data, names)
+        start, end = float(clock(line["t_ns"])), None
+        if isinstance(data.get("start_ns"), int) and isinstance(data.get("end_ns"), int):
+            start, end = float(clock(data["start_ns"])), float(clock(data["end_ns"]))
+        elif isinstance(data.get("duration_s"), int | float) and short in ("utterance", "heard"):
+            end = start + float(data["duration_s"])
+        marks.append(Mark(max(start, 0.0), row, text[:LONGEST], end, source))
+    return Events(marks, declared, was_declared)
+
+
+def _gap(line: Line, clock: Callable[[Any], Any]) -> Mark:
+    cause = str(line.get("cause") or "unknown cause").replace("_", " ")
+    if line.get("stream") == "video":
+        text = f"{line.get('dropped', '?')} pictures missing ({cause})"
+    else:
+        text = f"{line.get('lost_frames', '?')} samples of sound missing ({cause})"
+    return Mark(max(float(clock(line["t_ns"])), 0.0), "Rig", text, None, "rig")
+
+
+def _in_words(kind: str, short: str, data: dict[str, Any], names: dict[str, str]) -> tuple[str, str, Any]:
+    def name(key: str = "device_id") -> str:
+        value = data.get(key, data.get("device"))
+        return "no such device" if value is None else names.get(str(value), str(value))
+
+    text = str(data.get("text") or data.get("answer") or "")
+    if short in ("utterance", "heard", "transcript"):
+        return "Heard", f"heard “{text}”" if text else "somebody speaks", "measured"
+    if short in ("declare", "declared"):
+        why = data.get("evidence")
+        detail = f" ({why})" if isinstance(why, str) and why else ""
+        return "Agent", f"declares {name()}{detail}", "agent"
+    if short in ("say", "said"):
+        return "Agent", f"says “{text}”", "agent"
+    if short in ("finish", "finished"):
+        return "Agent", f"finishes: “{text}”" if text else "finishes", "agent"
+    if short == "command":
+        if data.get("ok") is False:
+            return (
+                "Home",
+                f"{name()}: {data.get('command', 'command')} refused ({data.get('error', '')})",
+                "agent",
+            )
+        return "Home", f"{name()}: {data.get('command', 'command')}", "agent"
+    if kind.startswith(("agent.", "home.")):
+        return kind.partition(".")[0].capitalize(), _plain(short, data), "agent"
+    source = data.get("stream") or data.get("source")
+    known = {
+        "lost": "went away",
+        "returned": "came back",
+        "ended": "ended",
+        "overflow": "overflowed: the computer was too slow",
+        "stalled": "stalled",
+        "error": "reported an error",
+    }
+    if short in known and source:
+        thing = {"audio": "the sound", "video": "the picture"}.get(str(source), str(source))
+        detail = f" ({data['detail']})" if data.get("detail") else ""
+        return "Rig", f"{thing} {known[short]}{detail}", "rig"
+    return "Other", _plain(kind, data), "rig"
+
+
+def _plain(kind: str, data: dict[str, Any]) -> str:
+    shown = [
+        f"{key} {value}"
+        for key, value in data.items()
+        if key not in ("type", "t_ns", "kind", "data") and isinstance(value, str | int | float | bool)
+    ]
+    return kind.replace("_", " ") + (f" ({', '.join(shown[:4])})" if shown else "")

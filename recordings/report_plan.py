@@ -1,0 +1,244 @@
+"""The room from above: microphone, field of view, devices, direction of the sound, declared and true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from recordings import geometry
+from recordings.report_model import Facts, Floats
+
+WIDTH, MARGIN = 420.0, 14.0
+
+
+@dataclass(frozen=True)
+class Bearing:
+    """One direction for a stretch of time: resultant of the active windows, weighted by confidence."""
+
+    azimuth_deg: float
+    elevation_deg: float
+    spread_deg: float  # half of the weight lies within
+    windows: int
+    start_s: float
+    end_s: float
+    what: str
+
+
+def bearing(facts: Facts) -> Bearing | None:
+    """The direction of the request: over the utterance where it is known, else over all that sounded."""
+    spoken = next((m for m in facts.marks if m.row == "Heard" and m.end_s is not None), None)
+    if spoken is not None and spoken.end_s is not None:
+        start, end, what = spoken.start_s, spoken.end_s, "utterance"
+    else:
+        talker = next((s for s in facts.truth if s.kind == "talker" and s.intervals_s), None)
+        if talker is not None:
+            start, end, what = talker.intervals_s[0][0], talker.intervals_s[-1][1], "talker"
+        else:
+            start, end, what = 0.0, facts.duration_s, "whole recording"
+    track = facts.directions
+    if not len(track):
+        return None
+    chosen = track.active & (track.times_s >= start) & (track.times_s <= end)
+    chosen &= np.isfinite(track.azimuth_deg) & np.isfinite(track.elevation_deg)
+    weight = np.nan_to_num(track.confidence[chosen])
+    if weight.sum() <= 0:
+        return None
+    units = geometry.unit_from_direction(track.azimuth_deg[chosen], track.elevation_deg[chosen])
+    mean = (units * weight[:, None]).sum(axis=0)
+    azimuth, elevation = geometry.direction_from_vector(mean)
+    apart = np.degrees(np.arccos(np.clip(units @ (mean / np.linalg.norm(mean)), -1.0, 1.0)))
+    order = np.argsort(apart)
+    half = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
+    return Bearing(
+        float(azimuth),
+        float(elevation),
+        float(apart[order][min(half, len(order) - 1)]),
+        int(chosen.sum()),
+        start,
+        end,
+        what,
+    )
+
+
+class Plan:
+    """Maps room metres to the drawing and collects its parts."""
+
+    def __init__(self, rig: dict[str, Any]) -> None:
+        room, microphone = rig["room"], rig["microphone"]
+        self.size = np.asarray(room["size_m"], dtype=float)[:2]
+        self.scale = (WIDTH - 2 * MARGIN) / self.size[0]
+        self.height = self.size[1] * self.scale + 2 * MARGIN
+        self.microphone = np.asarray(microphone["position_m"], dtype=float)
+        self.yaw_deg = float(microphone["yaw_deg"])
+
+    def xy(self, point: Any) -> tuple[float, float]:
+        """Drawing coordinates of a room point; y of the room goes up the page."""
+        return (
+            MARGIN + float(point[0]) * self.scale,
+            self.height - MARGIN - float(point[1]) * self.scale,
+        )
+
+    def ray_end(self, azimuth_deg: float) -> tuple[float, float]:
+        """Where a horizontal ray from the microphone meets a wall, in drawing coordinates."""
+        unit = geometry.direction_in_room(azimuth_deg, 0.0, self.yaw_deg)[:2]
+        length = min(geometry.wall_distance(self.microphone[:2], unit, self.size), 100.0)
+        return self.xy(self.microphone[:2] + unit * length)
+
+    def fan(self, azimuth_deg: float, half_deg: float) -> str:
+        """Outline of the fan of rays azimuth +- half."""
+        angles = np.linspace(azimuth_deg - half_deg, azimuth_deg + half_deg, 25)
+        points = [self.xy(self.microphone), *(self.ray_end(float(a)) for a in angles)]
+        return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + "Z"
+
+
+def has_plan(rig: dict[str, Any]) -> bool:
+    """Whether the rig snapshot says enough to draw the room."""
+    room, microphone = rig.get("room"), rig.get("microphone")
+    return (
+        isinstance(room, dict)
+        and isinstance(microphone, dict)
+        and all(k in room for k in ("size_m", "devices"))
+        and all(k in microphone for k in ("position_m", "yaw_deg"))
+    )
+
+
+def live_rays(facts: Facts, azimuth_deg: Floats) -> list[list[int]]:
+    """Ends of the moving ray for the page's script, one per azimuth; empty without a plan."""
+    if not has_plan(facts.rig):
+        return []
+    plan = Plan(facts.rig)
+    return [[round(v) for v in plan.ray_end(float(a))] for a in np.nan_to_num(azimuth_deg)]
+
+
+def room_plan(facts: Facts, towards: Bearing | None) -> str:
+    """The plan as an SVG figure; an empty string when the rig snapshot has no room."""
+    if not has_plan(facts.rig):
+        return ""
+    plan = Plan(facts.rig)
+    mic_x, mic_y = plan.xy(plan.microphone)
+    walls = (
+        f'x="{MARGIN}" y="{MARGIN}" width="{plan.size[0] * plan.scale:.1f}" '
+        f'height="{plan.size[1] * plan.scale:.1f}"'
+    )
+    parts = [
+        f'<defs><clipPath id="walls"><rect {walls}/></clipPath></defs><rect class="floor" {walls}/>',
+        _metres(plan),
+        '<g clip-path="url(#walls)">',
+    ]
+    camera = facts.rig.get("camera")
+    if isinstance(camera, dict) and camera.get("source") != "none" and "hfov_deg" in camera:
+        view = plan.fan(float(camera.get("yaw_deg", 0.0)), float(camera["hfov_deg"]) / 2)
+        parts.append(f'<path class="fov" d="{view}"/>')
+    if towards is not None:
+        end_x, end_y = plan.ray_end(towards.azimuth_deg)
+        parts.append(
+            f'<path class="fan" d="{plan.fan(towards.azimuth_deg, min(towards.spread_deg, 60.0))}"/>'
+            f'<path class="ray" d="M{mic_x:.1f} {mic_y:.1f}L{end_x:.1f} {end_y:.1f}"/>'
+        )
+    parts.append(
+        f'<line id="live-ray" class="live" x1="{mic_x:.1f}" y1="{mic_y:.1f}" '
+        f'x2="{mic_x:.1f}" y2="{mic_y:.1f}"/>'
+    )
+    parts.append("</g>")
+    parts.append(_true_places(plan, facts))
+    parts.append(_devices(plan, facts))
+    front = geometry.direction_in_room(0.0, 0.0, plan.yaw_deg)
+    turn = np.degrees(np.arctan2(-front[1], front[0]))
+    parts.append(
+        f'<g class="mic" transform="translate({mic_x:.1f} {mic_y:.1f}) rotate({turn:.1f})">'
+        '<circle r="7"/><path d="M7 -5L16 0L7 5Z"/></g>'
+    )
+    size = f"{plan.size[0]:g} × {plan.size[1]:g} m"
+    name = escape(str(facts.rig["room"].get("name", "room")).replace("_", " "))
+    return (
+        f'<figure class="plan"><svg viewBox="0 0 {WIDTH:.0f} {plan.height:.0f}" role="img" '
+        f'aria-label="Plan of the room">{"".join(parts)}</svg>'
+        f"<figcaption>{name}, {size}, seen from above; grid 1 m.{_caption(towards)}</figcaption></figure>"
+    )
+
+
+def _caption(towards: Bearing | None) -> str:
+    if towards is None:
+        return " No sound direction was measured."
+    side = "left" if towards.azimuth_deg > 0 else "right"
+    words = {
+        "utterance": "during the utterance",
+        "talker": "while the talker spoke",
+        "whole recording": "over the whole recording",
+    }
+    return (
+        f" Measured direction {words[towards.what]}: {abs(towards.azimuth_deg):.0f}° {side}, "
+        f"{abs(towards.elevation_deg):.0f}° {'up' if towards.elevation_deg >= 0 else 'down'}; half of its "
+        f"{towards.windows} windows within {towards.spread_deg:.0f}° (the fan)."
+    )
+
+
+def _metres(plan: Plan) -> str:
+    path = ""
+    for x in np.arange(1.0, plan.size[0], 1.0):
+        (a, b), (c, d) = plan.xy((x, 0)), plan.xy((x, plan.size[1]))
+        path += f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}"
+    for y in np.arange(1.0, plan.size[1], 1.0):
+        (a, b), (c, d) = plan.xy((0, y)), plan.xy((plan.size[0], y))
+        path += f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}"
+    return f'<path class="grid" d="{path}"/>'
+
+
+def _true_places(plan: Plan, facts: Facts) -> str:
+    """Crosses where a talker really was (start, middle and end of speech when it moved)."""
+    parts = []
+    for source in facts.truth:
+        if source.kind != "talker" or not source.intervals_s:
+            continue
+        start, end = source.intervals_s[0][0], source.intervals_s[-1][1]
+        seen: list[tuple[float, float]] = []
+        for t in (start, (start + end) / 2, end):
+            azimuth, elevation, distance = source.at(t)
+            if not np.isfinite(distance):
+                continue
+            offset = geometry.direction_in_room(azimuth, elevation, plan.yaw_deg) * distance
+            x, y = plan.xy(plan.microphone + offset)
+            if all(np.hypot(x - a, y - b) > 12 for a, b in seen):
+                seen.append((x, y))
+                parts.append(
+                    f'<path class="true-talker" d="M{x - 6:.1f} {y:.1f}h12M{x:.1f} {y - 6:.1f}v12"/>'
+                )
+        if seen:
+            x, y = seen[0]
+            parts.append(
+                f'<text class="talker-name" x="{x:.1f}" y="{y - 10:.1f}" text-anchor="middle">'
+                f"{escape(source.label)}</text>"
+            )
+    return "".join(parts)
+
+
+def _devices(plan: Plan, facts: Facts) -> str:
+    parts, taken = [], []  # type: tuple[list[str], list[tuple[float, float, float]]]
+    devices = [d for d in facts.rig["room"]["devices"] if isinstance(d, dict) and "position_m" in d]
+    for device in sorted(devices, key=lambda d: -float(d["position_m"][1])):
+        x, y = plan.xy(device["position_m"])
+        declared, target = device["id"] == facts.declared_device, device["id"] == facts.target_device
+        if target:
+            parts.append(f'<circle class="target" cx="{x:.1f}" cy="{y:.1f}" r="11"/>')
+        if declared:
+            parts.append(f'<rect class="declared" x="{x - 7:.1f}" y="{y - 7:.1f}" width="14" height="14"/>')
+        parts.append(f'<circle class="device" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
+        name = str(device.get("name", device["id"]))
+        width = 6.4 * len(name)
+        # Labels go towards the middle of the room and step down where another is in the way.
+        rightwards = x + 16 + width < WIDTH - MARGIN
+        left = x + 15 if rightwards else x - 15 - width
+        line = y + 4
+        while any(abs(line - ty) < 14 and left < tx + tw and tx < left + width for tx, ty, tw in taken):
+            line += 14
+        taken.append((left, line, width))
+        anchor, at = ("start", x + 15) if rightwards else ("end", x - 15)
+        strong = " strong" if declared or target else ""
+        parts.append(
+            f'<text class="device-name{strong}" x="{at:.1f}" y="{line:.1f}" text-anchor="{anchor}">'
+            f"{escape(name)}</text>"
+        )
+    return "".join(parts)
