@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsp.errors import CheckFailed
+from edge.demo_command import demo
 
 if TYPE_CHECKING:
     from capture.rig import Rig
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
+    app.command(rich_help_panel="Start here")(demo)
     app.command(rich_help_panel="Live")(live)
 
 
