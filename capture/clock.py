@@ -211,10 +211,9 @@ class AudioClock:
         elapsed = max((self._window_k - self._start_k) / self.rate_hz, 1e-3)
         self._bandwidth = min(max(1.0 / elapsed, _B_END_HZ), _B_START_HZ)
         seconds = min(1.0, 0.1 / self._bandwidth)
-        # The earliest of few arrivals is not early: a window holds 40 bursts when there is time for that.
-        seconds = max(
-            seconds, min(40.0 * self._max_wait / _NS, elapsed / 6.0, 5.0), 2.0 * self._max_wait / _NS
-        )
+        # The earliest of few arrivals is not early: a window holds 100 bursts when there is time for that.
+        wait = self._max_wait / _NS
+        seconds = max(seconds, min(100.0 * wait, elapsed / 6.0, 10.0), 2.0 * wait)
         self._bandwidth = min(self._bandwidth, 0.1 / seconds)
         return seconds * self.rate_hz
 
