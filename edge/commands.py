@@ -98,7 +98,8 @@ def _print_report(report: dict[str, Any]) -> None:
     out.print(
         f"{service['seconds']:.1f} s: {service['blocks']} blocks, {service['gaps']} gaps in the source, "
         f"{service['blocks_dropped']} blocks dropped; {service['pictures']} pictures, "
-        f"{service['pictures_dropped']} dropped; {service['commands']} commands"
+        f"{service['pictures_dropped']} dropped; {service['commands']} commands; "
+        f"CPU {service['cpu_percent']:.0f} % of one core, {service['rss_mib'] or 0:.0f} MiB"
     )
     if "recording" in service:
         out.print(f"episode {service['recording']['episode']}", soft_wrap=True)

@@ -65,6 +65,8 @@ class LiveService:
         self._video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
         self._stopping = threading.Event()
         self._began_ns: int | None = None
+        self._start_s = 0.0
+        self._process = ProcessMeter()
         self._threads: list[threading.Thread] = []
         self._video_worker: VideoWorker | None = None
         self._stopped = False
@@ -121,6 +123,7 @@ class LiveService:
 
     def start(self) -> None:
         """Load the kernels, then start recorder, chain and sources. Returns when sound is on its way."""
+        began = time.monotonic()
         warm(self.opened.audio_info)
         if self.recorder is not None:
             self.recorder.start()
@@ -132,7 +135,9 @@ class LiveService:
         thread = threading.Thread(target=self._watch, name="live health", daemon=True)
         self._threads.append(thread)
         thread.start()
+        self._process = ProcessMeter()
         self.opened.start(self._audio.sink, self._video.sink if self._video is not None else None)
+        self._start_s = time.monotonic() - began
 
     def stop(self) -> dict[str, Any]:
         """Stop the sources, send what is still inside, finish the episode, end the stream; returns `stats()`.
@@ -174,7 +179,10 @@ class LiveService:
         self.publisher.publish("event", monotonic_ns() if t_ns is None else t_ns, data={"kind": kind, **data})
 
     def stats(self) -> dict[str, Any]:
-        """What happened so far: blocks, gaps, drops, queue depths, messages sent, commands."""
+        """What happened so far: blocks, gaps, drops, queue depths, messages sent, commands, CPU and memory.
+
+        start_s: how long `start` took; cpu_percent: of one core, since then, of this process.
+        """
         chain = self._audio_worker.chain
         audio, video = self._audio_worker.subscription, self._video_worker
         stats: dict[str, Any] = {
@@ -190,6 +198,8 @@ class LiveService:
             "sent": self.publisher.sent,
             "commands": self.commands.served,
             "commands_rejected": dict(self.commands.rejected),
+            "start_s": round(self._start_s, 3),
+            **self._process.read(),
         }
         if self.recording is not None:
             stats["recording"] = self.recording.to_dict()
@@ -220,9 +230,10 @@ class LiveService:
 
     def _watch(self) -> None:
         """Publish health once a second."""
-        meter = ProcessMeter()
+        meter = ProcessMeter()  # a new one each second: health tells the last second's
         while not self._stopping.wait(HEALTH_S):
             data = {**self.stats(), **meter.read(), **self._clock(), "stages": self._times.take()}
+            meter = ProcessMeter()
             data.pop("sent")
             self._look_after_workers()
             broken = self.recorder is not None and self.recorder.stop_reason in ("disk", "error")
@@ -259,10 +270,9 @@ class ProcessMeter:
         self._cpu, self._wall = time.process_time(), time.monotonic()
 
     def read(self) -> dict[str, float | None]:
-        """cpu_percent of one core since the last call, and rss_mib now (None where /proc is absent)."""
+        """cpu_percent of one core since this object was made; rss_mib now (None without /proc)."""
         cpu, wall = time.process_time(), time.monotonic()
         percent = 100.0 * (cpu - self._cpu) / max(wall - self._wall, 1e-9)
-        self._cpu, self._wall = cpu, wall
         try:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             rss: float | None = round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)

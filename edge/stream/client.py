@@ -16,6 +16,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
+from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError, InputError
 from edge.stream.addresses import require_loopback, same_host
 from edge.stream.command_client import CommandClient
@@ -32,7 +33,7 @@ from edge.stream.messages import (
     topic,
     unpack,
 )
-from edge.stream.publisher import EVERY_HWM, LATEST_HWM, LATEST_SOCKET_BUFFER, monotonic_ns
+from edge.stream.publisher import EVERY_HWM, LATEST_HWM, LATEST_SOCKET_BUFFER
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +167,7 @@ class Client:
         )  # str: see _newest; None: end
         self._newest: dict[str, Message] = {}
         self._ready = threading.Condition()
+        self._error: Exception | None = None  # what ended the reading thread
         self._connected = threading.Event()
         self._closing = threading.Event()
         self._context = zmq.Context()
@@ -217,6 +219,8 @@ class Client:
             while not self._queue:
                 if self._closing.is_set():
                     raise StreamEnded("this client is closed")
+                if self._error is not None:
+                    raise DeviceError(f"this client cannot read any more: {self._error}") from self._error
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise StreamTimeout(self._why_silent(timeout_s or 0.0))
@@ -297,9 +301,11 @@ class Client:
                 for link in (self._main, self._latest):
                     if link is not None and link.socket in waiting:
                         self._drain(link)
-        except Exception:
+        except Exception as error:
             log.exception("the stream client's reading thread failed")
-            raise
+            with self._ready:
+                self._error = error
+                self._ready.notify_all()
 
     def _drain(self, link: _Link) -> None:
         for _ in range(500):  # then look at the other socket

@@ -13,6 +13,7 @@ from typing import Any
 import zmq
 from numpy.typing import NDArray
 
+from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError, InputError
 from edge.stream.addresses import bind
 from edge.stream.messages import MESSAGES, Encoding, Header, describe_payload, pack, topic
@@ -28,11 +29,6 @@ LATEST_HWM = 2
 LATEST_SOCKET_BUFFER = 256 * 1024
 BEAT_S = 1.0
 SUBSCRIPTIONS_S = 0.02  # how soon a handshake is answered
-
-
-def monotonic_ns() -> int:
-    """Nanoseconds of CLOCK_MONOTONIC."""
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 class Publisher:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import cv2
 import msgspec
@@ -15,9 +18,12 @@ from hypothesis import strategies as st
 
 from dsp.errors import DeviceError, InputError
 from edge.stream import Client, Publisher, StreamEnded, StreamTimeout
+from edge.stream.client import SILENT_S
 from edge.stream.messages import Header, pack, topic
+from edge.stream.publisher import EVERY_HWM
 
 ANY = "tcp://127.0.0.1:0"
+REPO = Path(__file__).parents[2]
 
 
 def wait_for(condition, timeout_s: float = 5.0) -> None:
@@ -287,3 +293,102 @@ def test_a_stranger_with_plain_zeromq_understands_it() -> None:
     fields = msgspec.msgpack.decode(header)
     assert name == b"foa24\0" and fields["v"] == 1 and fields["t_ns"] == 77
     assert np.array_equal(np.frombuffer(payload, "<f4").reshape(fields["shape"]), block)
+
+
+def test_a_subscriber_that_never_reads_costs_nobody_anything() -> None:
+    """Beyond its queue it loses messages; the one beside it gets every one, and the publisher is not held."""
+    block = np.zeros((240, 4), np.float32)
+    total = EVERY_HWM + 20_000  # more than its queues and the buffers of the connection can hold
+    with (
+        Publisher(ANY) as publisher,
+        zmq.Context() as context,
+        context.socket(zmq.SUB) as stuck,
+        Client(publisher.address, streams=("foa24",)) as client,
+    ):
+        stuck.setsockopt(zmq.SUBSCRIBE, b"foa24\0")
+        stuck.setsockopt(zmq.RCVHWM, 100)
+        stuck.setsockopt(zmq.LINGER, 0)
+        stuck.connect(publisher.address)
+        client.wait_connected(5)
+        got = 0
+        for n in range(total):
+            publisher.publish("foa24", n, block)
+            if n % 500 == 499:
+                while got <= n:
+                    assert client.receive(10).seq == got
+                    got += 1
+        while got < total:
+            assert client.receive(10).seq == got
+            got += 1
+        assert client.statistics()["foa24"]["lost"] == 0
+        late = 0
+        while stuck.poll(200):
+            stuck.recv_multipart()
+            late += 1
+        assert late < total
+
+
+PUBLISHER = """
+import sys, time, numpy as np
+from edge.stream import Publisher
+publisher = Publisher(sys.argv[1])
+print(publisher.address, flush=True)
+while True:
+    publisher.publish("doa", 0, data={})
+    time.sleep(0.01)
+"""
+
+
+def test_a_killed_publisher_is_noticed_and_its_successor_followed() -> None:
+    def start(address: str) -> tuple[subprocess.Popen[str], str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PUBLISHER, address], stdout=subprocess.PIPE, text=True, cwd=REPO
+        )
+        assert process.stdout is not None
+        return process, process.stdout.readline().strip()
+
+    process, address = start(ANY)
+    try:
+        with Client(address, streams=("doa",)) as client:
+            client.wait_connected(10)
+            first = client.receive(10)
+            process.kill()
+            process.wait()
+            with pytest.raises(StreamTimeout, match="is silent since"):
+                for _ in client.messages(SILENT_S + 0.5):
+                    pass
+            assert not client.connected
+            process, _ = start(address)
+            after = client.receive(20)
+            assert after.epoch != first.epoch
+            assert client.statistics()["doa"]["restarted"] == 1
+            wait_for(lambda: client.connected, 10)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_example_prints_directions() -> None:
+    with Publisher(ANY) as publisher:
+        example = subprocess.Popen(
+            [sys.executable, str(REPO / "examples" / "subscriber.py"), publisher.address],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        stop = threading.Event()
+
+        def publish() -> None:
+            while not stop.wait(0.02):
+                data = {"azimuth_deg": -31.5, "confidence": 0.75, "active": True}
+                publisher.publish("doa", 12_300_000_000, data=data)
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            assert example.stdout is not None
+            assert example.stdout.readline().split() == ["12.3", "s", "-31.5", "deg", "0.75"]
+        finally:
+            stop.set()
+            thread.join()
+            example.kill()
+            example.communicate()
