@@ -81,6 +81,7 @@ class Profile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     consent: Consent = msgspec.field(default_factory=Consent)
     rig: dict[str, Any] = {}  # snapshot of rig.yaml (capture.rig.rig_to_dict)
     source: dict[str, Any] = {}  # what was captured or imported: device, format before conversion, tags
+    interrupted: bool = False  # the recording was cut off and repaired afterwards
     notes: str = ""
 
 

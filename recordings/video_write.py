@@ -1,7 +1,7 @@
 """Pictures into Matroska with their true times, in a thread of its own, readable after a kill.
 
-Clusters of 250 ms are flushed as they end (`flush_packets`, `cluster_time_limit`), so a kill costs at most
-about a quarter of a second of pictures. FFmpeg's Matroska writer keeps times in milliseconds; the exact
+Clusters of 100 ms are flushed as they end (`flush_packets`, `cluster_time_limit`), so a kill costs at most
+about a seventh of a second of pictures, and what the encoder had not taken yet. FFmpeg's Matroska writer keeps times in milliseconds; the exact
 nanoseconds of each picture are in the timeline, in the same order. The encoder is the first of `ENCODERS`
 that this machine's FFmpeg can open; which one it was is recorded.
 """
@@ -30,7 +30,7 @@ ENCODERS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("mpeg4", "yuv420p", {"qscale": "3", "bf": "0"}),
     ("mjpeg", "yuvj420p", {"qscale": "3"}),
 )
-CONTAINER_OPTIONS = {"flush_packets": "1", "cluster_time_limit": "250"}
+CONTAINER_OPTIONS = {"flush_packets": "1", "cluster_time_limit": "100"}
 
 
 def probe_encoders() -> dict[str, bool]:
@@ -88,7 +88,8 @@ class VideoFile:
         wanted = encoder or ", ".join(name for name, _, _ in ENCODERS)
         raise MissingDependency(
             f"no video encoder for {width_px}x{height_px} among {wanted} "
-            f"({'; '.join(refused) or 'none known'}); install a PyAV with one of them, or record without a camera (camera.source: none)"
+            f"({'; '.join(refused) or 'none known'}); install a PyAV with one of them,"
+            " or record without a camera (camera.source: none)"
         )
 
     def _open(self, name: str, pixels: str, options: dict[str, str], rate: Fraction) -> None:

@@ -1,0 +1,139 @@
+"""SIGKILL at random instants: how much is lost, and does the repaired episode open everywhere."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from recordings import Episode, interrupted, repair
+from recordings.audio_file import open_audio
+
+CHILD = Path(__file__).with_name("kill_child.py")
+REPOSITORY = Path(__file__).parents[2]
+
+
+def record_and_kill(root: Path, name: str, after_s: float, segment_mib: int = 1900) -> tuple[Path, int]:
+    """Run the child, kill it `after_s` after its first block; gives the folder and the time of the kill."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, str(CHILD), str(root), name, str(segment_mib)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as child:
+        assert child.stdout is not None
+        started = child.stdout.readline().strip()
+        time.sleep(after_s)
+        killed_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert started == "started"
+    return root / "kill" / name, killed_ns
+
+
+def losses_s(path: Path, killed_ns: int) -> dict[str, float]:
+    """Seconds between the kill and the end of what the repaired episode holds, per stream."""
+    episode = Episode.open(path)
+    audio_end = int(episode.audio_map.time_ns(episode.original.frames))
+    return {
+        "audio": (killed_ns - audio_end) * 1e-9,
+        "video": (killed_ns - int(episode.frame_times()[-1])) * 1e-9,
+    }
+
+
+def expected_noise(frames: int) -> np.ndarray:
+    noise = np.random.default_rng(1).integers(-(1 << 20), 1 << 20, (48000, 4), np.int32) << 8
+    return np.resize(noise, (frames, 4))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_kill_loses_less_than_a_second_and_repairs(tmp_path, seed):
+    # With 1 MiB segments (1.8 s each) some kills fall around the roll to the next file.
+    after_s = random.Random(seed).uniform(0.6, 3.0)
+    path, killed_ns = record_and_kill(tmp_path, f"take-{seed}", after_s, segment_mib=1 if seed % 2 else 1900)
+    assert Episode.open(path).state == "interrupted"
+    assert [episode.path for episode in interrupted(tmp_path)] == [path]
+
+    before = {p.name: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    # Before any repair each segment opens in libsndfile, with all but the last blocks.
+    frames = sum(soundfile.info(p).frames for p in sorted((path / "foa_48k").glob("*.wav")))
+    assert killed_ns * 1e-9 - Episode.open(path).start_ns * 1e-9 - frames / 48000 < 0.5
+
+    done = repair(path, report=False)
+    assert done.ok, done.problems
+    episode = Episode.open(path)
+    assert episode.state == "finished" and episode.verify().ok
+    assert episode.profile.interrupted and episode.checks["interrupted"] is True
+    assert interrupted(tmp_path) == []
+
+    lost = losses_s(path, killed_ns)
+    print(f"lost at kill: {lost}")
+    assert max(lost.values()) <= 1.0
+    samples = episode.audio(48000).astype(np.float64) * 2**31
+    np.testing.assert_array_equal(samples, expected_noise(len(samples)))
+    assert sum(1 for _ in episode.frames()) == len(episode.frame_times())
+    # What was changed is kept as it was.
+    for kept in (path / "before_repair").rglob("*"):
+        if kept.is_file():
+            assert kept.read_bytes() == before[kept.name]
+
+
+def test_a_torn_file_is_repaired_and_the_original_kept(tmp_path):
+    """Power loss: sizes ahead of the data, a torn frame, a torn timeline line, a torn cluster."""
+    path, _ = record_and_kill(tmp_path, "torn", 1.6)
+    wav, timeline, video = path / "foa_48k" / "audio_001.wav", path / "timeline.jsonl", path / "video.mkv"
+    wav.write_bytes(wav.read_bytes()[:-5003])
+    timeline.write_bytes(timeline.read_bytes()[:-40])
+    video.write_bytes(video.read_bytes()[: -video.stat().st_size // 10])
+    torn = {p: p.read_bytes() for p in (wav, timeline, video)}
+    done = repair(path, report=False)
+    assert done.ok, done.problems
+    for file, data in torn.items():
+        assert (path / "before_repair" / file.relative_to(path)).read_bytes() == data
+    episode = Episode.open(path)
+    samples = episode.audio(48000).astype(np.float64) * 2**31
+    assert 0 < len(samples) == soundfile.info(wav).frames
+    np.testing.assert_array_equal(samples, expected_noise(len(samples)))
+    assert not open_audio(wav).problems
+
+
+def test_a_repair_that_was_cut_off_is_taken_up_again(tmp_path, monkeypatch):
+    path, _ = record_and_kill(tmp_path, "again", 1.0)
+    wav = path / "foa_48k" / "audio_001.wav"
+    wav.write_bytes(wav.read_bytes()[:-1001])
+    import recordings.repair_episode as module
+
+    def crash(*args, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "complete", crash)
+        with pytest.raises(KeyboardInterrupt):
+            repair(path, report=False)
+    assert Episode.open(path).state == "interrupted"
+    # As if the crash had come between moving the original away and naming the new file.
+    wav.unlink()
+    done = repair(path, report=False)
+    assert done.ok, done.problems
+    assert Episode.open(path).original.frames > 24000
+
+
+def test_nothing_recorded_cannot_be_repaired_and_says_so(tmp_path):
+    from dsp.errors import InputError
+    from recordings import EpisodeWriter, Profile
+
+    profile = Profile(id="empty", session="kill", created_utc="2026-01-01T00:00:00Z", origin="recorded")
+    writer = EpisodeWriter.create(
+        tmp_path, profile, {"rate_hz": 48000, "channels": 4, "format": "ambix"}, None
+    )
+    with pytest.raises(InputError, match="lives"):
+        repair(writer.path)
+    writer.abort("test")
+    with pytest.raises(InputError, match="nothing to repair"):
+        repair(writer.path)
+    assert Episode.open(writer.path).state == "interrupted"
