@@ -1,0 +1,83 @@
+"""Where agents report: what they heard, which device they declare, what they say, that they are done.
+
+The order is that of the OmniSmartHome benchmark (arXiv 2609.32569): a device (or "no such device") must be
+declared before an episode is finished. Everything is published as an `event` and so gets into the timeline.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Literal
+
+from dsp.errors import InputError
+from edge.home.twin import Home
+from edge.stream import CommandServer, Publisher
+
+Outcome = Literal["done", "already", "refused", "asked", "failed"]
+OUTCOMES = ("done", "already", "refused", "asked", "failed")
+
+
+class AgentDesk:
+    """Answers `agent.ready`, `agent.heard`, `agent.declare`, `agent.say`, `agent.finish`."""
+
+    def __init__(self, home: Home, server: CommandServer, publisher: Publisher | None = None) -> None:
+        self._home = home
+        self._publisher = publisher
+        self._declared = False
+        self._lock = threading.Lock()
+        server.register("agent.ready", self.ready)
+        server.register("agent.heard", self.heard)
+        server.register("agent.declare", self.declare)
+        server.register("agent.say", self.say)
+        server.register("agent.finish", self.finish)
+
+    def ready(self, agent: str = "") -> dict[str, Any]:
+        """The agent listens; a new episode of reports begins."""
+        with self._lock:
+            self._declared = False
+        return self._tell("ready", agent=agent)
+
+    def heard(self, text: str, evidence: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The words that the agent understood."""
+        return self._tell("heard", text=_text(text), evidence=evidence or {})
+
+    def declare(self, device_id: str | None, evidence: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The device that the agent takes the request to mean; None: there is no such device.
+
+        Raises HomeError DEVICE_NOT_FOUND for an id that the home does not have. The last one counts.
+        """
+        if device_id is not None:
+            self._home.state(device_id)
+        with self._lock:
+            self._declared = True
+        return self._tell("declared", device_id=device_id, evidence=evidence or {})
+
+    def say(self, text: str) -> dict[str, Any]:
+        """What the agent tells the person."""
+        return self._tell("said", text=_text(text))
+
+    def finish(self, answer: str, outcome: str = "done") -> dict[str, Any]:
+        """The agent is done. outcome: done, already (it was so), refused, asked (a question), failed.
+
+        Raises InputError for another outcome, or if nothing was declared.
+        """
+        if outcome not in OUTCOMES:
+            raise InputError(f"outcome is one of {', '.join(OUTCOMES)}, not {outcome!r}")
+        with self._lock:
+            if not self._declared:
+                raise InputError("agent.declare a device (or null for none) before agent.finish")
+            self._declared = False
+        return self._tell("finished", answer=_text(answer), outcome=outcome)
+
+    def _tell(self, kind: str, **data: Any) -> dict[str, Any]:
+        if self._publisher is not None:
+            now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            self._publisher.publish("event", now, data={"kind": kind, **data})
+        return {"told": kind}
+
+
+def _text(text: str) -> str:
+    if not isinstance(text, str):
+        raise InputError(f"expected text, got {type(text).__name__}")
+    return text

@@ -1,0 +1,39 @@
+"""The errors of the home twin, with types as in the SimuHome benchmark (arXiv 2509.24282)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dsp.errors import HearthError
+
+ErrorType = Literal[
+    "DEVICE_NOT_FOUND",
+    "ENDPOINT_NOT_FOUND",
+    "CLUSTER_NOT_FOUND",
+    "ATTRIBUTE_NOT_FOUND",
+    "COMMAND_NOT_FOUND",
+    "READ_ONLY",
+    "VALIDATION_ERROR",
+    "DEPENDENCY_VIOLATION",
+    "COMMAND_INVALID_ARGS",
+    "UNSUPPORTED_MODE",
+    "INVALID_STATE",
+]
+
+
+class HomeError(HearthError):
+    """A command, read or write that the home refuses. `type` is stable, for programs; the text is for people.
+
+    Nothing in the home has changed when it is raised.
+    """
+
+    def __init__(self, type: ErrorType, detail: str) -> None:
+        super().__init__(detail)
+        self.type: ErrorType = type
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that goes with the type."""
+        if self.type.endswith("_NOT_FOUND"):
+            return 404
+        return 409 if self.type == "INVALID_STATE" else 400

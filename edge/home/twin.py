@@ -1,0 +1,272 @@
+"""The home twin: the devices of a room, their state, and what commands and writes do to it.
+
+Deterministic: the state depends only on the first state and the order of commands; nothing happens by
+itself yet (blinds and levels move at once, cycles do not end). Thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dsp.errors import InputError
+from edge.home.actions import ACTIONS, Attributes, require_on, settle
+from edge.home.errors import HomeError
+from edge.home.schema import COMMANDS, DEVICE_TYPES, Argument, Attribute, Value, commands_of, defaults
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[str, dict[str, Value]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HomeDevice:
+    """What a device is and where it stands (room frame, metres; None: unknown)."""
+
+    id: str
+    type: str
+    name: str
+    room: str
+    position_m: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command or write did: the attributes that changed, and all of them read back afterwards."""
+
+    device_id: str
+    command: str
+    changed: dict[str, Value]
+    attributes: dict[str, Value]
+
+
+class Home:
+    """Devices with Matter-like clusters; see `edge.home.schema` for what each type has.
+
+    devices: what stands in the home; ids must be unique and types known.
+    initial: device id -> {"1.OnOff.OnOff": True, ...}; what is not named has its default.
+
+    Listeners are called with (device_id, changed attributes) after each change, in the thread that caused
+    it, in the order of the changes. They may read the home, and should be quick. An exception of a listener
+    is logged and stops nobody.
+
+    Raises InputError for unknown types, ids, attributes or values in the first state.
+    """
+
+    def __init__(
+        self, devices: list[HomeDevice], initial: Mapping[str, Mapping[str, Value]] | None = None
+    ) -> None:
+        self._devices: dict[str, HomeDevice] = {}
+        self._state: dict[str, Attributes] = {}
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()  # the state
+        self._order = threading.RLock()  # one change, with its listeners, after the other
+        initial = initial or {}
+        for device in devices:
+            if device.type not in DEVICE_TYPES:
+                raise InputError(
+                    f"device {device.id!r} has the unknown type {device.type!r};"
+                    f" known: {', '.join(DEVICE_TYPES)}"
+                )
+            if device.id in self._devices:
+                raise InputError(f"the device id {device.id!r} is used twice; ids must be unique")
+            self._devices[device.id] = device
+            self._state[device.id] = self._first_state(device, initial.get(device.id, {}))
+        unknown = sorted(set(initial) - set(self._devices))
+        if unknown:
+            raise InputError(f"the first state names the device {unknown[0]!r}, which the home does not have")
+
+    @staticmethod
+    def _first_state(device: HomeDevice, given: Mapping[str, Value]) -> Attributes:
+        state = defaults(device.type)
+        for path, value in given.items():
+            try:
+                _check_value(path, value, _attribute(device, path)[1])
+            except HomeError as error:
+                raise InputError(f"the first state of {device.id!r}: {error}") from None
+            state[path] = value
+        works = given.get("1.OperationalState.OperationalState") in (1, 2)
+        plays = given.get("1.MediaPlayback.CurrentState") in (0, 1)
+        if (works or plays) and "1.OnOff.OnOff" not in given:
+            state["1.OnOff.OnOff"] = True
+        # As if switched on from rest, so that what follows (a fan's speed) follows here too.
+        rest = defaults(device.type)
+        if "1.FanControl.PercentSetting" in given:
+            rest["1.FanControl.FanMode"] = state["1.FanControl.FanMode"]
+        settle(rest, state)
+        return state
+
+    @property
+    def devices(self) -> tuple[HomeDevice, ...]:
+        """What stands in the home, in the order given."""
+        return tuple(self._devices.values())
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener(device_id, changed)` after every change from now on."""
+        with self._order:
+            self._listeners.append(listener)
+
+    def state(self, device_id: str) -> dict[str, Value]:
+        """All attributes of one device, a copy. Raises HomeError DEVICE_NOT_FOUND."""
+        self._device(device_id)
+        with self._lock:
+            return dict(self._state[device_id])
+
+    def snapshot(self) -> dict[str, dict[str, Value]]:
+        """device id -> attributes, of the whole home at one moment."""
+        with self._lock:
+            return {device_id: dict(state) for device_id, state in self._state.items()}
+
+    def read(self, device_id: str, path: str) -> Value:
+        """One attribute, e.g. "1.OnOff.OnOff". Raises HomeError *_NOT_FOUND."""
+        _attribute(self._device(device_id), path)
+        with self._lock:
+            return self._state[device_id][path]
+
+    def command(
+        self, device_id: str, command: str, args: Mapping[str, Any] | None = None, endpoint: int | None = None
+    ) -> CommandResult:
+        """Carry out a command: "Off", or with its cluster "OnOff.Off", or with the endpoint "1.OnOff.Off".
+
+        Raises HomeError: DEVICE_NOT_FOUND, COMMAND_NOT_FOUND, COMMAND_INVALID_ARGS (missing, unknown, wrong
+        type, out of range), DEPENDENCY_VIOLATION (needs the device on), INVALID_STATE (not possible now).
+        Then nothing has changed.
+        """
+        device = self._device(device_id)
+        at, cluster, name = _find_command(device, command, endpoint)
+        checked = _check_args(device, name, COMMANDS[cluster][name], args or {})
+
+        def change(state: Attributes) -> None:
+            ACTIONS[cluster][name](state, at, checked)
+
+        return self._change(device, f"{at}.{cluster}.{name}", change)
+
+    def write(self, device_id: str, path: str, value: Value) -> CommandResult:
+        """Write one attribute, e.g. "1.FanControl.PercentSetting".
+
+        Raises HomeError: DEVICE_NOT_FOUND and the like, READ_ONLY (reach it by a command), VALIDATION_ERROR
+        (type or range), UNSUPPORTED_MODE, DEPENDENCY_VIOLATION (needs the device on).
+        """
+        device = self._device(device_id)
+        endpoint, attribute = _attribute(device, path)
+        if not attribute.writable:
+            raise HomeError("READ_ONLY", f"{path} of {device_id} cannot be written; a command changes it")
+        _check_value(path, value, attribute)
+
+        def change(state: Attributes) -> None:
+            if attribute.needs_on:
+                require_on(state, endpoint, f"writing {path}")
+            state[path] = value
+
+        return self._change(device, f"write {path}", change)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Every device as plain data: id, type, name, room, position_m, attributes, commands."""
+        states = self.snapshot()
+        return [
+            {
+                "id": d.id,
+                "type": d.type,
+                "name": d.name,
+                "room": d.room,
+                "position_m": None if d.position_m is None else list(d.position_m),
+                "attributes": states[d.id],
+                "commands": commands_of(d.type),
+            }
+            for d in self._devices.values()
+        ]
+
+    def _device(self, device_id: str) -> HomeDevice:
+        device = self._devices.get(device_id) if isinstance(device_id, str) else None
+        if device is None:
+            raise HomeError("DEVICE_NOT_FOUND", f"there is no device {device_id!r} in this home")
+        return device
+
+    def _change(self, device: HomeDevice, what: str, change: Callable[[Attributes], None]) -> CommandResult:
+        with self._order:
+            with self._lock:
+                before = self._state[device.id]
+                after = dict(before)
+                change(after)
+                settle(before, after)
+                self._state[device.id] = after
+            changed = {path: value for path, value in after.items() if value != before[path]}
+            if changed:
+                for listener in list(self._listeners):
+                    try:
+                        listener(device.id, dict(changed))
+                    except Exception:
+                        log.exception("a listener of the home failed on %s", device.id)
+        return CommandResult(device.id, what, changed, dict(after))
+
+
+def _attribute(device: HomeDevice, path: str) -> tuple[int, Attribute]:
+    """Endpoint and schema of an attribute path; HomeError *_NOT_FOUND says which part is wrong."""
+    parts = path.split(".") if isinstance(path, str) else []
+    if len(parts) != 3 or not parts[0].isdigit():
+        raise HomeError("ATTRIBUTE_NOT_FOUND", f"{path!r} is no path like 1.OnOff.OnOff")
+    clusters = DEVICE_TYPES[device.type].get(int(parts[0]))
+    if clusters is None:
+        raise HomeError("ENDPOINT_NOT_FOUND", f"{device.id} has no endpoint {parts[0]}")
+    if parts[1] not in clusters:
+        raise HomeError("CLUSTER_NOT_FOUND", f"{device.id} has {', '.join(clusters)}, not {parts[1]}")
+    if parts[2] not in clusters[parts[1]]:
+        known = ", ".join(clusters[parts[1]])
+        raise HomeError("ATTRIBUTE_NOT_FOUND", f"{parts[1]} of {device.id} has {known}, not {parts[2]}")
+    return int(parts[0]), clusters[parts[1]][parts[2]]
+
+
+def _check_value(path: str, value: Any, attribute: Attribute) -> None:
+    if type(value) is not attribute.kind:
+        raise HomeError("VALIDATION_ERROR", f"{path} takes a {attribute.kind.__name__}, got {value!r}")
+    if attribute.choices is not None and value not in attribute.choices:
+        raise HomeError("UNSUPPORTED_MODE", f"{path} takes one of {list(attribute.choices)}, got {value}")
+    low, high = attribute.low, attribute.high
+    if isinstance(value, int) and low is not None and high is not None and not low <= value <= high:
+        raise HomeError("VALIDATION_ERROR", f"{path} takes {low} to {high}, got {value}")
+
+
+def _find_command(device: HomeDevice, command: str, endpoint: int | None) -> tuple[int, str, str]:
+    """(endpoint, cluster, command) of a bare or qualified command name."""
+    parts = command.split(".") if isinstance(command, str) else []
+    found = [
+        (c["endpoint"], c["cluster"], c["command"])
+        for c in commands_of(device.type)
+        if [str(c["endpoint"]), c["cluster"], c["command"]][-len(parts) :] == parts
+        and endpoint in (None, c["endpoint"])
+    ]
+    if not parts or not found:
+        known = sorted({f"{c['cluster']}.{c['command']}" for c in commands_of(device.type)})
+        raise HomeError(
+            "COMMAND_NOT_FOUND", f"{device.id} has no command {command!r}; it has {', '.join(known)}"
+        )
+    if len(found) > 1:
+        names = ", ".join(f"{e}.{cluster}.{name}" for e, cluster, name in found)
+        raise HomeError("COMMAND_INVALID_ARGS", f"{command!r} is ambiguous for {device.id}: {names}")
+    return found[0]
+
+
+def _check_args(
+    device: HomeDevice, command: str, expected: tuple[Argument, ...], given: Mapping[str, Any]
+) -> dict[str, int]:
+    def refuse(text: str) -> HomeError:
+        return HomeError("COMMAND_INVALID_ARGS", f"{command} of {device.id}: {text}")
+
+    if not isinstance(given, Mapping):
+        raise refuse(f"args must be named, got {given!r}")
+    names = [a.name for a in expected]
+    for name in given:
+        if name not in names:
+            raise refuse(f"unknown argument {name!r}; it takes {', '.join(names) or 'none'}")
+    checked = {}
+    for argument in expected:
+        value = given.get(argument.name, argument.default)
+        if value is None:
+            raise refuse(f"the argument {argument.name!r} is missing")
+        if type(value) is not int or not argument.low <= value <= argument.high:
+            raise refuse(f"{argument.name} takes {argument.low} to {argument.high}, got {value!r}")
+        checked[argument.name] = value
+    return checked
