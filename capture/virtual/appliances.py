@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from capture.rig import Device, Rig
 from capture.virtual.drawing import Canvas, Colour, Face, box, shade
 from capture.virtual.home_state import FAN_SETTING, PLAYBACK, Value, brightness, is_on, loudness
+from capture.virtual.layout import front_of
 
 WHITE: Colour = (232, 234, 236)
 GREY: Colour = (150, 152, 155)
@@ -21,21 +21,10 @@ GREEN: Colour = (90, 220, 110)
 State = Mapping[str, Value]
 
 
-def front_of(device: Device, rig: Rig) -> NDArray[np.float64]:
-    """Where a device's front looks: away from the nearest wall, or to the microphone in mid-room."""
-    x, y, _ = device.position_m
-    size = rig.room.size_m
-    walls = [(x, (1, 0)), (size[0] - x, (-1, 0)), (y, (0, 1)), (size[1] - y, (0, -1))]
-    distance, normal = min(walls, key=lambda wall: wall[0])
-    if distance > 0.9 or device.type == "fan":
-        towards = np.asarray(rig.microphone.position_m)[:2] - (x, y)
-        if np.linalg.norm(towards) > 0.1:
-            return np.array([*(towards / np.linalg.norm(towards)), 0.0])
-    return np.array([*normal, 0.0])
-
-
-def draw_device(canvas: Canvas, rig: Rig, device: Device, state: State, time_s: float) -> None:
-    """One device in its state; what turns is at its place for time_s."""
+def draw_device(
+    canvas: Canvas, rig: Rig, device: Device, state: State, time_s: float, moving_only: bool = False
+) -> None:
+    """One device in its state, what turns at its place for time_s; `moving_only`: just what moves."""
     face = Face(device.position_m, front_of(device, rig))
     draw = {
         "on_off_light": _lamp,
@@ -49,7 +38,7 @@ def draw_device(canvas: Canvas, rig: Rig, device: Device, state: State, time_s: 
         "refrigerator": _refrigerator,
         "window_covering": _window,
     }.get(device.type, _small_box)
-    draw(canvas, face, device, state, time_s)
+    draw(canvas, face, device, state, time_s, moving_only)
 
 
 def moves(device: Device, state: State) -> bool:
@@ -91,15 +80,14 @@ def _table(canvas: Canvas, face: Face, top: float, half: float) -> None:
     for a in (-1, 1):
         for b in (-0.2, -0.9):
             foot = face.at(a * half * 0.88, 0, 0.1 + b * half)
-            canvas.line(
-                np.array([[foot[0], foot[1], top], [foot[0], foot[1], 0.0]]), shade(wood, 0.62), 0.035
-            )
+            leg = np.array([[foot[0], foot[1], top], [foot[0], foot[1], 0.0]])
+            canvas.line(leg, shade(wood, 0.62), 0.035)
     board = Face([x, y, top - 0.02], under.n)
     board.centre = board.centre + 0.14 * board.n
     box(canvas, board, (half, 0.02, 2 * half), wood, shade(wood, 0.6))
 
 
-def _lamp(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _lamp(canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool) -> None:
     light = brightness(device.type, state)
     x, y, z = face.centre
     pole: Colour = (70, 74, 82)
@@ -108,26 +96,26 @@ def _lamp(canvas: Canvas, face: Face, device: Device, state: State, time_s: floa
     else:
         _stand(canvas, face, 0.0, pole)
     dark: Colour = (120, 134, 146)
-    colour = tuple(
-        d + (w - d) * min(1.0, 0.25 + light) if light else d for d, w in zip(dark, WARM, strict=True)
-    )
+    lit = min(1.0, 0.25 + light) if light else 0.0
+    b, g, r = (d + (w - d) * lit for d, w in zip(dark, WARM, strict=True))
     pixels, depth = canvas.camera.pixels(np.array([[x, y, z + 0.15], [x, y, z - 0.13]]))
     if depth.min() < 0.1:
         return
     top, bottom = (canvas.camera.size_px(r, float(depth[0])) for r in (0.10, 0.19))
     (tx, ty), (bx, by) = pixels
     corners = np.array([[tx - top, ty], [tx + top, ty], [bx + bottom, by], [bx - bottom, by]])
-    b, g, r = colour
     canvas.shape(corners, (b, g, r), shade((b, g, r), 0.7))
     canvas.oval(pixels[0], (top, top * 0.22), shade((b, g, r), 1.06 if light else 0.85))
     under = (210.0, 248.0, 255.0) if light else shade((b, g, r), 0.75)
     canvas.oval(pixels[1], (bottom, bottom * 0.2), under)
 
 
-def _fan(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _fan(canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool) -> None:
     body: Colour = (120, 96, 72)
     z = float(face.centre[2])
-    if z < 0.95:  # a desk fan on its table
+    if moving_only:
+        pass
+    elif z < 0.95:  # a desk fan on its table
         _table(canvas, face, z - 0.3, 0.32)
         _stand(canvas, face, z - 0.3, shade(body, 0.8), 0.05)
     else:
@@ -140,34 +128,33 @@ def _fan(canvas: Canvas, face: Face, device: Device, state: State, time_s: float
     for number in range(3):
         angle = turn + number * 2 * math.pi / 3
         arc = np.linspace(angle - 0.42, angle + 0.42, 7)
-        points = [face.at(0, 0), *(face.at(0.21 * math.cos(a), 0.21 * math.sin(a)) for a in arc)]
-        canvas.polygon(np.array(points), shade(blade, 1.0 + 0.12 * (number - 1)))
+        tip = np.stack([0.21 * np.cos(arc), 0.21 * np.sin(arc)], axis=1)
+        canvas.polygon(
+            face.points(np.concatenate([[[0.0, 0.0]], tip])), shade(blade, 1.0 + 0.12 * (number - 1))
+        )
     for radius in (0.25, 0.17, 0.09):
-        ring = canvas.camera.clip(face.circle(0, 0, radius, 0.03, 40))
-        if len(ring) >= 3:
-            import cv2
-
-            fixed = np.round(ring * 16).astype(np.int32)
-            cv2.polylines(canvas.image, [fixed], True, shade(body, 0.75), canvas.scale, cv2.LINE_AA, 4)
+        canvas.outline(face.circle(0, 0, radius, 0.03, 40), shade(body, 0.75))
     canvas.polygon(face.circle(0, 0, 0.045, 0.04), shade(body, 0.9))
     if speed:
         canvas.polygon(face.circle(0, -0.31, 0.014, 0.04, 10), GREEN)
 
 
-def _air_conditioner(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _air_conditioner(
+    canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool
+) -> None:
     face.centre = face.centre + 0.1 * face.n
     box(canvas, face, (0.44, 0.15, 0.18), WHITE, (190, 192, 194))
     canvas.polygon(face.rectangle(0, -0.1, 0.4, 0.028, 0.003), (96, 98, 100))
     if is_on(state):  # the flap is open and the lamp is lit
-        canvas.polygon(
-            np.array([face.at(-0.4, -0.125), face.at(0.4, -0.125), face.at(0.4, -0.19, 0.09), face.at(-0.4, -0.19, 0.09)]),
-            (214, 216, 218), (150, 152, 154),
-        )  # fmt: skip
+        flap = [face.at(-0.4, -0.125), face.at(0.4, -0.125), face.at(0.4, -0.19, 0.09)]
+        canvas.polygon(np.array([*flap, face.at(-0.4, -0.19, 0.09)]), (214, 216, 218), (150, 152, 154))
         canvas.polygon(face.circle(0.36, 0.02, 0.014, 0.004, 10), GREEN)
     canvas.polygon(face.rectangle(-0.3, 0.06, 0.07, 0.012, 0.004), (176, 150, 110))
 
 
-def _microwave(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _microwave(
+    canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool
+) -> None:
     _table(canvas, face, float(face.centre[2]) - 0.16, 0.34)
     face.centre = face.centre + 0.12 * face.n
     box(canvas, face, (0.27, 0.16, 0.34), (206, 208, 210), EDGE)
@@ -182,16 +169,13 @@ def _microwave(canvas: Canvas, face: Face, device: Device, state: State, time_s:
             )
 
 
-def _washer(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _washer(
+    canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool
+) -> None:
     half = float(min(0.45, face.centre[2] - 0.02))
     face.centre = np.array([face.centre[0], face.centre[1], half]) + 0.28 * face.n
-    box(canvas, face, (0.3, half, 0.55), WHITE, (170, 172, 176))
-    canvas.polygon(face.rectangle(0, half - 0.08, 0.29, 0.065, 0.003), (206, 208, 212))
-    canvas.polygon(face.rectangle(-0.18, half - 0.08, 0.09, 0.035, 0.004), (184, 186, 190), (140, 142, 146))
-    canvas.polygon(face.circle(0.08, half - 0.08, 0.035, 0.004, 20), (168, 170, 174))
-    canvas.polygon(
-        face.rectangle(0.2, half - 0.08, 0.05, 0.022, 0.004), (80, 190, 240) if is_on(state) else DARK
-    )
+    if not moving_only:
+        _washer_case(canvas, face, half, state)
     centre = -0.08
     canvas.polygon(face.circle(0, centre, 0.21, 0.004, 40), (148, 150, 154))
     canvas.polygon(face.circle(0, centre, 0.17, 0.006, 40), (104, 92, 80))
@@ -202,12 +186,26 @@ def _washer(canvas: Canvas, face: Face, device: Device, state: State, time_s: fl
         canvas.polygon(face.circle(u, centre + v, 0.065, 0.007, 20), colour)
 
 
-def _television(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _washer_case(canvas: Canvas, face: Face, half: float, state: State) -> None:
+    box(canvas, face, (0.3, half, 0.55), WHITE, (170, 172, 176))
+    canvas.polygon(face.rectangle(0, half - 0.08, 0.29, 0.065, 0.003), (206, 208, 212))
+    canvas.polygon(face.rectangle(-0.18, half - 0.08, 0.09, 0.035, 0.004), (184, 186, 190), (140, 142, 146))
+    canvas.polygon(face.circle(0.08, half - 0.08, 0.035, 0.004, 20), (168, 170, 174))
+    canvas.polygon(
+        face.rectangle(0.2, half - 0.08, 0.05, 0.022, 0.004), (80, 190, 240) if is_on(state) else DARK
+    )
+
+
+def _television(
+    canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool
+) -> None:
     face.centre = face.centre + 0.06 * face.n
-    box(canvas, face, (0.55, 0.32, 0.06), (38, 36, 34), (24, 24, 24))
+    if not moving_only:
+        box(canvas, face, (0.55, 0.32, 0.06), (38, 36, 34), (24, 24, 24))
     if not is_on(state):
         canvas.polygon(face.rectangle(0, 0.01, 0.52, 0.29, 0.003), (30, 27, 25))
-        canvas.polygon(np.array([face.at(-0.5, 0.28, 0.004), face.at(-0.2, 0.28, 0.004), face.at(-0.42, -0.24, 0.004), face.at(-0.5, -0.24, 0.004)]), (40, 37, 34))  # fmt: skip
+        sheen = [[-0.5, 0.28], [-0.2, 0.28], [-0.42, -0.24], [-0.5, -0.24]]
+        canvas.polygon(face.points(sheen, 0.004), (40, 37, 34))
         return
     canvas.polygon(face.rectangle(0, 0.01, 0.52, 0.29, 0.003), (150, 96, 40))
     canvas.polygon(face.rectangle(0, -0.16, 0.52, 0.12, 0.004), (70, 120, 60))
@@ -222,10 +220,14 @@ def _television(canvas: Canvas, face: Face, device: Device, state: State, time_s
             canvas.polygon(face.rectangle(u, 0.01, 0.025, 0.09, 0.005), WHITE)
 
 
-def _player(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
-    _table(canvas, face, float(face.centre[2]) - 0.14, 0.3)
+def _player(
+    canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool
+) -> None:
+    if not moving_only:
+        _table(canvas, face, float(face.centre[2]) - 0.14, 0.3)
     face.centre = face.centre + 0.1 * face.n
-    box(canvas, face, (0.25, 0.14, 0.18), (62, 84, 120), (36, 50, 74))
+    if not moving_only:
+        box(canvas, face, (0.25, 0.14, 0.18), (62, 84, 120), (36, 50, 74))
     playing = loudness(device.type, state) > 0
     for u in (-0.15, 0.15):
         canvas.polygon(face.circle(u, -0.01, 0.085, 0.004, 28), (40, 40, 42))
@@ -235,7 +237,9 @@ def _player(canvas: Canvas, face: Face, device: Device, state: State, time_s: fl
     canvas.polygon(face.rectangle(0, 0.06, 0.05, 0.03, 0.004), (80, 200, 250) if is_on(state) else DARK)
 
 
-def _refrigerator(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _refrigerator(
+    canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool
+) -> None:
     half = float(min(0.9, max(0.4, face.centre[2])))
     face.centre = np.array([face.centre[0], face.centre[1], half]) + 0.3 * face.n
     box(canvas, face, (0.3, half, 0.6), (214, 214, 212), (150, 150, 150))
@@ -244,7 +248,9 @@ def _refrigerator(canvas: Canvas, face: Face, device: Device, state: State, time
         canvas.polygon(face.rectangle(-0.24, v, 0.012, 0.12, 0.02), GREY)
 
 
-def _window(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _window(
+    canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool
+) -> None:
     from capture.virtual.home_state import LIFT
 
     canvas.polygon(face.rectangle(0, 0, 0.6, 0.65), (240, 226, 196), WHITE, 3)
@@ -255,7 +261,9 @@ def _window(canvas: Canvas, face: Face, device: Device, state: State, time_s: fl
         )
 
 
-def _small_box(canvas: Canvas, face: Face, device: Device, state: State, time_s: float) -> None:
+def _small_box(
+    canvas: Canvas, face: Face, device: Device, state: State, time_s: float, moving_only: bool
+) -> None:
     """Humidifier, air purifier: a rounded tower with a grille."""
     if face.centre[2] > 0.45:
         _table(canvas, face, float(face.centre[2]) - 0.22, 0.26)

@@ -1,12 +1,13 @@
 """The person in the virtual camera's picture: a jointed figure in room coordinates, drawn part by part.
 
-The mouth is where the voice comes from, to the millimetre; a pointing arm lies exactly on the straight line from
-its shoulder to what it points at.
+The mouth is where the voice comes from; a pointing arm lies exactly on the straight line from its shoulder to
+what it points at.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +80,9 @@ def joints(figure: Figure) -> dict[str, NDArray[np.float64]]:
         places[f"{side}_hand"] = shoulder + ray * ARM_M
         places["finger"] = shoulder + ray * (ARM_M + 0.16)
         places["finger_of"] = np.array([1.0 if side == "right" else -1.0, 0.0, 0.0])
+    for side in ("left", "right"):  # where the sleeve ends
+        elbow, hand = places[f"{side}_elbow"], places[f"{side}_hand"]
+        places[f"{side}_wrist"] = elbow + 0.86 * (hand - elbow)
     return places
 
 
@@ -95,28 +99,30 @@ def draw_figure(canvas: Canvas, figure: Figure, look: Look) -> None:
     for name, xy, depth in zip(names, projected, depths, strict=True):
         pixel[name], metre[name] = xy, camera.size_px(1.0, float(depth))
 
-    def limb(a: str, b: str, ra: float, rb: float, colour: Colour) -> None:
-        outline = shade(colour, 0.62)
-        edge = max(0.8, 0.006 * metre[a])
-        canvas.limb(pixel[a], pixel[b], ra * metre[a] + edge, rb * metre[b] + edge, outline)
-        canvas.limb(pixel[a], pixel[b], ra * metre[a], rb * metre[b], colour)
+    def chain(names: list[str], radii: list[float], colour: Colour) -> None:
+        """Bars from joint to joint with one outline around all of them."""
+        for border, tone in ((True, shade(colour, 0.62)), (False, colour)):
+            for k in range(len(names) - 1):
+                (a, b), (ra, rb) = names[k : k + 2], radii[k : k + 2]
+                edge = max(0.8, 0.006 * metre[a]) if border else 0.0
+                canvas.limb(pixel[a], pixel[b], ra * metre[a] + edge, rb * metre[b] + edge, tone)
 
     _shadow(canvas, place)
     for side in ("left", "right"):
         shoes = pixel[f"{side}_foot"]
-        limb(f"{side}_hip", f"{side}_knee", 0.088, 0.066, look.trousers)
-        limb(f"{side}_knee", f"{side}_foot", 0.064, 0.048, look.trousers)
+        names = [f"{side}_{joint}" for joint in ("hip", "knee", "foot")]
+        chain(names, [0.088, 0.066, 0.05], look.trousers)
         size = metre[f"{side}_foot"]
-        canvas.oval(shoes + (0, 0.03 * size), (0.066 * size, 0.045 * size), (40, 38, 40))
+        canvas.oval(shoes + np.array([0, 0.03 * size]), (0.066 * size, 0.045 * size), (40, 38, 40))
     if look.long_hair:
         _hair_behind(canvas, pixel, metre, look)
     behind = [s for s in ("left", "right") if _behind(camera, place, s)]
     for side in behind:
-        _arm(limb, side, look, "finger" in place and _finger_side(place) == side)
+        _arm(chain, side, look, "finger" in place and _finger_side(place) == side)
     _trunk(canvas, pixel, metre, look)
     for side in ("left", "right"):
         if side not in behind:
-            _arm(limb, side, look, "finger" in place and _finger_side(place) == side)
+            _arm(chain, side, look, "finger" in place and _finger_side(place) == side)
     _head(canvas, figure, place, pixel, metre, look)
 
 
@@ -145,13 +151,14 @@ def _shadow(canvas: Canvas, place: dict[str, NDArray[np.float64]]) -> None:
     part[:] = (part.astype(np.uint16) * 5 // 10 + before.astype(np.uint16) * 5 // 10).astype(np.uint8)
 
 
-def _arm(limb: object, side: str, look: Look, pointing: bool) -> None:
-    assert callable(limb)
-    limb(f"{side}_shoulder", f"{side}_elbow", 0.058, 0.047, look.shirt)
-    limb(f"{side}_elbow", f"{side}_hand", 0.046, 0.034, look.shirt)
+def _arm(
+    chain: Callable[[list[str], list[float], Colour], None], side: str, look: Look, pointing: bool
+) -> None:
+    hand = f"{side}_hand"
     if pointing:
-        limb(f"{side}_hand", "finger", 0.03, 0.011, look.skin)
-    limb(f"{side}_hand", f"{side}_hand", 0.044, 0.044, look.skin)
+        chain([hand, "finger"], [0.03, 0.011], look.skin)
+    chain([f"{side}_wrist", hand], [0.03, 0.042], look.skin)
+    chain([f"{side}_shoulder", f"{side}_elbow", f"{side}_wrist"], [0.058, 0.047, 0.038], look.shirt)
 
 
 def _trunk(
@@ -174,8 +181,8 @@ def _trunk(
     ]  # fmt: skip
     canvas.shape(np.array(outline), look.shirt, shade(look.shirt, 0.62))
     canvas.limb(pixel["neck"], pixel["head"], 0.05 * m, 0.05 * m, shade(look.skin, 0.82))
-    collar = [(middle[0] - half * 0.42, middle[1] - 0.05 * m), (middle[0] + half * 0.42, middle[1] - 0.05 * m), (middle[0], middle[1] + 0.06 * m)]  # fmt: skip
-    canvas.shape(np.array(collar), shade(look.skin, 0.9), shade(look.shirt, 0.62))
+    collar = middle + np.array([[-0.42 * half, -0.05 * m], [0.42 * half, -0.05 * m], [0.0, 0.06 * m]])
+    canvas.shape(collar, shade(look.skin, 0.9), shade(look.shirt, 0.62))
 
 
 def _hair_behind(
@@ -199,7 +206,7 @@ def _head(
     # A cap of hair: an upper half of the head's outline, a little larger.
     angle = np.linspace(math.pi * 1.02, math.pi * 1.98, 18)
     cap = np.stack([head[0] + 0.09 * m * np.cos(angle), head[1] + 0.124 * m * np.sin(angle)], axis=1)
-    brow = np.array([[head[0] + 0.06 * m, head[1] - 0.055 * m], [head[0] - 0.01 * m, head[1] - 0.07 * m], [head[0] - 0.06 * m, head[1] - 0.045 * m]])  # fmt: skip
+    brow = head + np.array([[0.066, -0.05], [0.0, -0.07], [-0.066, -0.05]]) * m
     canvas.shape(np.concatenate([cap, brow]), look.hair)
     forward = np.array([*figure.facing, 0.0])
     right = np.array([forward[1], -forward[0], 0.0])
@@ -210,13 +217,12 @@ def _head(
     for side in (-0.032, 0.032):
         eye, _ = canvas.camera.pixels(eye_height + 0.072 * forward + side * right)
         canvas.oval(eye[0], (0.014 * m, 0.011 * m), (246, 246, 246))
-        canvas.disc(eye[0], 0.0075 * m, (52, 40, 34))
+        canvas.oval(eye[0], (0.0085 * m, 0.0095 * m), (52, 40, 34))
         canvas.oval(eye[0] - (0, 0.02 * m), (0.017 * m, 0.004 * m), look.hair)
     nose, _ = canvas.camera.pixels(place["head"] + 0.09 * forward - np.array([0, 0, 0.02]))
     canvas.oval(nose[0], (0.011 * m, 0.016 * m), shade(look.skin, 0.86))
     mouth = pixel["mouth"]
     opened = 0.004 + 0.026 * figure.mouth_open
-    canvas.oval(
-        mouth, ((0.028 - 0.008 * figure.mouth_open) * m, (opened + 0.004) * m), shade((96, 92, 190), 0.95)
-    )
-    canvas.oval(mouth, ((0.022 - 0.007 * figure.mouth_open) * m, opened * m * 0.85), (38, 24, 60))
+    wide = 0.028 - 0.008 * figure.mouth_open
+    canvas.oval(mouth, (wide * m, (opened + 0.004) * m), (91, 87, 180))
+    canvas.oval(mouth, ((wide - 0.006) * m, opened * m * 0.85), (38, 24, 60))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import cv2
 import numpy as np
@@ -39,7 +40,7 @@ class Pinhole:
         self.width, self.height = camera.width_px * scale, camera.height_px * scale
 
     def pixels(self, points_m: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Pixels (n, 2) and depths (n,) of room points (n, 3); only meaningful where the depth is positive."""
+        """Pixels (n, 2) and depths (n,) of room points (n, 3); meaningful where the depth is positive."""
         seen = transform(self._into, np.atleast_2d(np.asarray(points_m, float)))
         depth = np.where(np.abs(seen[:, 2]) < 1e-9, 1e-9, seen[:, 2])
         return seen[:, :2] / depth[:, None] * self._focal + self._centre, seen[:, 2]
@@ -55,6 +56,8 @@ class Pinhole:
     def clip(self, points_m: ArrayLike) -> NDArray[np.float64]:
         """A polygon of room points cut at the near plane, as pixels (n, 2); empty when it is all behind."""
         seen = transform(self._into, np.asarray(points_m, float))
+        if seen[:, 2].min() >= NEAR_M:
+            return np.asarray(seen[:, :2] / seen[:, 2:] * self._focal + self._centre)
         kept = []
         for here, after in zip(seen, np.roll(seen, -1, axis=0), strict=True):
             if here[2] >= NEAR_M:
@@ -93,16 +96,20 @@ class Canvas:
         if edge is not None:
             cv2.polylines(self.image, [fixed], True, edge, width * self.scale, cv2.LINE_AA, SHIFT)
 
+    def outline(self, points_m: ArrayLike, colour: Colour, width: int = 1) -> None:
+        """A closed thin line through room points."""
+        corners = self.camera.clip(points_m)
+        if len(corners) >= 3:
+            fixed = np.round(np.clip(corners, -20000, 20000) * 2**SHIFT).astype(np.int32)
+            cv2.polylines(self.image, [fixed], True, colour, width * self.scale, cv2.LINE_AA, SHIFT)
+
     def line(self, points_m: ArrayLike, colour: Colour, thick_m: float) -> None:
         """A line through room points whose thickness is given in metres."""
-        pixels, depth = self.camera.pixels(points_m)
-        for (a, da), (b, db) in zip(
-            zip(pixels, depth, strict=True), list(zip(pixels, depth, strict=True))[1:], strict=False
-        ):
-            if min(da, db) > NEAR_M:
-                self.limb(
-                    a, b, self.camera.size_px(thick_m, da) / 2, self.camera.size_px(thick_m, db) / 2, colour
-                )
+        pixels, depths = self.camera.pixels(points_m)
+        for k in range(len(pixels) - 1):
+            if min(depths[k], depths[k + 1]) > NEAR_M:
+                ra, rb = (self.camera.size_px(thick_m, float(depth)) / 2 for depth in depths[k : k + 2])
+                self.limb(pixels[k], pixels[k + 1], ra, rb, colour)
 
     def limb(
         self, a: NDArray[np.float64], b: NDArray[np.float64], ra: float, rb: float, colour: Colour
@@ -116,18 +123,20 @@ class Canvas:
         self.disc(a, ra, colour)
         self.disc(b, rb, colour)
 
-    def disc(self, centre: ArrayLike, radius: float, colour: Colour) -> None:
+    def disc(self, centre: Iterable[float], radius: float, colour: Colour) -> None:
         """A filled circle in the picture."""
-        x, y = np.clip(np.asarray(centre, float), -8000, 8000)
+        x, y = (min(max(float(v), -8000.0), 8000.0) for v in centre)
         if radius > 0.2:
-            place = (round(float(x) * 2**SHIFT), round(float(y) * 2**SHIFT))
+            place = (round(x * 2**SHIFT), round(y * 2**SHIFT))
             cv2.circle(self.image, place, round(radius * 2**SHIFT), colour, -1, cv2.LINE_AA, SHIFT)
 
-    def oval(self, centre: ArrayLike, half: tuple[float, float], colour: Colour, angle: float = 0.0) -> None:
+    def oval(
+        self, centre: Iterable[float], half: tuple[float, float], colour: Colour, angle: float = 0.0
+    ) -> None:
         """A filled ellipse in the picture, half axes in pixels."""
-        x, y = np.clip(np.asarray(centre, float), -8000, 8000)
+        x, y = (min(max(float(v), -8000.0), 8000.0) for v in centre)
         if min(half) > 0.1:
-            place = (round(float(x) * 2**SHIFT), round(float(y) * 2**SHIFT))
+            place = (round(x * 2**SHIFT), round(y * 2**SHIFT))
             axes = (round(half[0] * 2**SHIFT), round(half[1] * 2**SHIFT))
             cv2.ellipse(self.image, place, axes, angle, 0, 360, colour, -1, cv2.LINE_AA, SHIFT)
 
@@ -161,25 +170,37 @@ class Face:
         """A room point from coordinates on the face."""
         return np.asarray(self.centre + u * self.u + v * self.v + n * self.n)
 
+    def points(self, flat: ArrayLike, n: float = 0.0) -> NDArray[np.float64]:
+        """Room points (n, 3) from coordinates (n, 2) on the face."""
+        uv = np.asarray(flat, float)
+        return np.asarray(self.centre + n * self.n + uv[:, :1] * self.u + uv[:, 1:] * self.v)
+
     def rectangle(
         self, u: float, v: float, half_u: float, half_v: float, n: float = 0.0
     ) -> NDArray[np.float64]:
         """(4, 3) corners."""
-        signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-        return np.array([self.at(u + a * half_u, v + b * half_v, n) for a, b in signs])
+        return self.points(_SIGNS * (half_u, half_v) + (u, v), n)
 
     def circle(
         self, u: float, v: float, radius: float, n: float = 0.0, points: int = 32
     ) -> NDArray[np.float64]:
         """(points, 3) on a circle."""
-        angle = np.arange(points) * 2 * math.pi / points
-        return np.array([self.at(u + radius * math.cos(a), v + radius * math.sin(a), n) for a in angle])
+        return self.points(_ring(points) * radius + (u, v), n)
+
+
+_SIGNS = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+
+
+@lru_cache(maxsize=16)
+def _ring(points: int) -> NDArray[np.float64]:
+    angle = np.arange(points) * 2 * math.pi / points
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 def box(
     canvas: Canvas, face: Face, half: Sequence[float], colour: Colour, edge: Colour | None = None
 ) -> None:
-    """A box whose front is `face` (centre of the front), half sizes (u, v) and depth: visible sides, then front."""
+    """A box with its front on `face`; `half` is half width, half height, depth. Only the sides one sees."""
     hu, hv, depth = half
     eye = canvas.camera.position - face.centre
     sides = (

@@ -1,8 +1,8 @@
 """Devices of the virtual home as attributes: what a type has, when it is heard, when it gives light.
 
 Attributes are `<endpoint>.<Cluster>.<Attribute>` with the meaning of Matter: OnOff.OnOff; FanControl.FanMode
-0 off, 1 low, 2 medium, 3 high; MediaPlayback.CurrentState 0 playing, 1 paused; OperationalState.OperationalState
-0 stopped, 1 running, 2 paused.
+0 off, 1 low, 2 medium, 3 high; MediaPlayback.CurrentState 0 playing, 1 paused;
+OperationalState.OperationalState 0 stopped, 1 running, 2 paused.
 """
 
 from __future__ import annotations

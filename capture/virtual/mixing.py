@@ -108,8 +108,8 @@ class Mixer:
 class DriftingReader:
     """Reads a mixer with a sample clock that runs at 1 + drift_ppm / 1e6 times its nominal rate.
 
-    Sample n of the microphone is scene frame `offset + n / (1 + drift)`, by a windowed sinc of 32 taps: a crystal
-    that runs fast takes more samples of the same second.
+    Sample n of the microphone is scene frame `offset + n / (1 + drift)`, by a windowed sinc of 32 taps: a
+    crystal that runs fast takes more samples of the same second.
     """
 
     def __init__(self, drift_ppm: float, offset_frames: float) -> None:
@@ -147,7 +147,7 @@ def _interpolate(buffer: NDArray[np.float32], start: float, ratio: float, out: N
     half = SINC_TAPS // 2
     for n in range(out.shape[0]):
         place = start + n * ratio
-        whole = int(math.floor(place))
+        whole = math.floor(place)
         part = place - whole
         w = y = z = x = 0.0
         for k in range(-half + 1, half + 1):

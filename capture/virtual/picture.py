@@ -1,8 +1,8 @@
 """What the virtual camera sees: the room box, its devices, the person and the LED of the slate.
 
-Everything is projected from the same geometry as the sound, with a pinhole camera of the rig's field of view and
-pose. What stands still is drawn once at twice the size and kept until a device changes; each picture then costs
-a copy, the moving parts and the person.
+Everything is projected from the same geometry as the sound, with a pinhole camera of the rig's field of view
+and pose. What stands still is drawn once at twice the size and kept until a device changes; each picture then
+costs a copy, the moving parts and the person.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from capture.virtual.appliances import WARM, draw_device, label_place, moves
 from capture.virtual.avatar import LOOKS, draw_figure
 from capture.virtual.drawing import Canvas, Colour, Pinhole, shade
 from capture.virtual.home_state import brightness
-from capture.virtual.scene import Snapshot, slate_place
+from capture.virtual.layout import slate_place
+from capture.virtual.scene import Snapshot
 
 WALL: Colour = (196, 212, 222)
 FLOOR: Colour = (118, 150, 182)
@@ -37,6 +38,7 @@ class Painter:
         self._looks = {person.id: LOOKS[i % len(LOOKS)] for i, person in enumerate(rig.room.people)}
         by_depth = [(self._camera.depth(d.position_m), d) for d in rig.room.devices]
         self._devices: list[tuple[float, Device]] = sorted(by_depth, key=lambda pair: -pair[0])
+        self._visible = {d.id for depth, d in by_depth if depth > 0.1 and self._in_view(d, depth)}
         self._shell = self._room()
         pixels, depth = self._camera.pixels(slate_place(rig))
         self._led = pixels[0] if depth[0] > 0 else None
@@ -60,8 +62,8 @@ class Painter:
         figure = snapshot.figure
         distance = self._camera.depth(figure.mouth_m) if figure else np.inf
         for _, device in self._devices:
-            if moves(device, states.get(device.id, {})):
-                draw_device(canvas, self._rig, device, states[device.id], snapshot.time_s)
+            if device.id in self._visible and moves(device, states.get(device.id, {})):
+                draw_device(canvas, self._rig, device, states[device.id], snapshot.time_s, moving_only=True)
         if figure is not None:
             draw_figure(canvas, figure, self._looks.get(figure.person, LOOKS[0]))
             column = self._camera.pixels(figure.mouth_m)[0][0, 0]
@@ -72,6 +74,13 @@ class Painter:
                         draw_device(canvas, self._rig, device, states.get(device.id, {}), snapshot.time_s)
         self._draw_led(canvas, snapshot.led)
         return image
+
+    def _in_view(self, device: Device, depth: float) -> bool:
+        """Whether any of the device (0.7 m around its place) can be in the picture."""
+        place = self._camera.pixels(device.position_m)[0][0]
+        reach = self._camera.size_px(0.7, depth)
+        size = np.array([self._camera.width, self._camera.height])
+        return bool(np.all(place > -reach) and np.all(place < size + reach))
 
     def _background(self, snapshot: Snapshot) -> NDArray[np.uint8]:
         """Room, devices, light and labels, once for each state of the home."""
@@ -88,8 +97,11 @@ class Painter:
         for depth, device in self._devices:
             if depth > 0.1:
                 draw_device(canvas, self._rig, device, snapshot.states.get(device.id, {}), 0.0)
-        size = (self._camera.width, self._camera.height)
-        image = self._light(cv2.resize(large, size, interpolation=cv2.INTER_AREA), snapshot)
+        size = np.array([self._camera.width, self._camera.height])
+        image = self._light(
+            cv2.resize(large, (self._camera.width, self._camera.height), interpolation=cv2.INTER_AREA),
+            snapshot,
+        )
         small = Canvas(image, self._camera)
         for depth, device in self._devices:
             if depth > 0.3:
@@ -190,10 +202,8 @@ class Painter:
         x, y = self._led
         corner = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * radius * 1.7 + self._led
         canvas.shape(corner, (34, 32, 30), (90, 90, 90))
-        b, g, r = (
-            (1 - lit) * dark + lit * bright
-            for dark, bright in zip((40, 62, 40), (225, 255, 235), strict=True)
-        )
+        dark, bright = np.array([40.0, 62.0, 40.0]), np.array([225.0, 255.0, 235.0])
+        b, g, r = (float(v) for v in (1 - lit) * dark + lit * bright)
         canvas.disc(self._led, radius, (b, g, r))
         if lit > 0.01:
             reach = int(radius * 5)

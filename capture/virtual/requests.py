@@ -1,9 +1,9 @@
 """What happens in a "request" scene: who asks for what from where, and what the evidence is.
 
-Even seeds are sound grounding (G2): the request names a sound; only its direction and its kind tell which device
-is meant, and another device that could make such a sound is on but silent. Odd seeds are space grounding (G3):
-"the light on my right", as the speaker sees it while facing the rig, with one such device on each side and both
-in the same state. The name or the state of a device alone never tells.
+Even seeds are sound grounding (G2): the request names a sound; only its direction and its kind tell which
+device is meant, and another device that could make such a sound is on but silent. Odd seeds are space
+grounding (G3): "the light on my right", as the speaker sees it while facing the rig, with one such device on
+each side and both in the same state. The name of a device alone never tells.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from capture.virtual.utterance import Utterance, utterances
 from dsp.errors import InputError
 from recordings.geometry import direction_to_point, unit_from_direction
 
-# What a person may mean by a sound word: every type that can sound so. (word, types, types that we let sound).
+# What a person may mean by a sound word: every type of device that can sound so.
 SOUND_WORDS: dict[str, tuple[str, ...]] = {
     "humming": ("fan", "air_conditioner", "air_purifier", "humidifier", "refrigerator"),
     "beeping": ("microwave", "laundry_washer", "refrigerator"),
@@ -35,6 +35,7 @@ SOUND_WORDS: dict[str, tuple[str, ...]] = {
     "spinning": ("laundry_washer", "fan"),
     "rattling": ("laundry_washer", "fan", "air_conditioner"),
 }
+# The ones that we let sound for it.
 SOUNDING_TYPES: dict[str, tuple[str, ...]] = {
     "humming": FANS,
     "beeping": ("microwave", "laundry_washer"),
@@ -100,8 +101,8 @@ def plan_request(rig: Rig, seed: int) -> RequestPlan:
             return plan
     raise InputError(
         "the virtual room finds no request for `room.devices`: it needs a device that sounds (fan, "
-        "air_conditioner, microwave, laundry_washer, audio_player, tv) and another one that could sound alike at "
-        "least 20 degrees away, or two lights or two fans on either side of the middle of the room"
+        "air_conditioner, microwave, laundry_washer, audio_player, tv) and another that could sound alike "
+        "at least 20 degrees away, or two lights or two fans on either side of the middle of the room"
     )
 
 

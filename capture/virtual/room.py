@@ -3,15 +3,14 @@
 We write our own instead of using pyroomacoustics because that has no aarch64 wheel for Python 3.10 (the
 JetPack 6 interpreter); the tests compare the two where both run.
 
-Method: image sources (Allen and Berkley, J. Acoust. Soc. Am. 65(4), 1979), each rendered with a windowed-sinc
-fractional delay straight into AmbiX (W, Y, Z, X; SN3D). Walls are rigid with one frequency-independent
-reflection factor; air does not absorb. The factor is found from the decay time asked: Eyring's formula is
-wrong by 20-40 % for a box whose walls all have the same absorption (the axial paths decay more slowly; Lehmann
-and Johansson, J. Acoust. Soc. Am. 124(1), 2008), so we count the images once by time and number of reflections
-and solve for the factor whose own energy decay has the slope asked. Image sources all carry the same sign, so
-their sum drifts below the lowest room mode; a 40 Hz high-pass on the reflections (not on the direct sound)
-removes that, as in Allen and Berkley. Beyond `IMAGE_SECONDS` the images are so dense that a diffuse tail of the
-same energy and decay takes over.
+Method: image sources (Allen and Berkley, J. Acoust. Soc. Am. 65(4), 1979), each rendered with a windowed
+sinc at its fractional delay straight into AmbiX (W, Y, Z, X; SN3D). Walls are rigid with one frequency-
+independent reflection factor; air does not absorb. The factor is found from the decay time asked. Eyring's
+formula assumes a diffuse field, which a bare box is not (Lehmann and Johansson, J. Acoust. Soc. Am. 124(1),
+2008), so we count the images once by time and number of reflections and solve for the factor whose own energy
+decay has the slope asked. Image sources all carry the same sign, so their sum drifts below the lowest room
+mode; a 40 Hz high-pass on the reflections (not on the direct sound) removes that, as in Allen and Berkley.
+Beyond `IMAGE_SECONDS` the images are so dense that a diffuse tail of the same energy and decay takes over.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def _add_images(
     samples_per_m: float,
     table: NDArray[np.float64],
 ) -> int:
-    """Add every reflected image nearer than limit_m to out (n, 4); returns how many. The direct sound is not."""
+    """Add every reflected image nearer than limit_m to out (n, 4), not the direct sound; returns how many."""
     taps = table.shape[1]
     half = taps // 2
     phases = table.shape[0] - 1
@@ -156,8 +155,8 @@ _TABLE = _sinc_table()
 def wall_reflection(size_m: tuple[float, float, float], rt60_s: float) -> float:
     """The pressure reflection factor of all six walls that gives the decay time asked (0 for 0 s).
 
-    Solved by bisection on the decay slope (-5 to -35 dB of the backward-integrated energy, or as far as half a
-    second reaches) of the image sources of this box themselves.
+    Solved by bisection on the decay slope (-5 to -35 dB of the backward-integrated energy, or as far as half
+    a second reaches) of the image sources of this box themselves.
     """
     if rt60_s <= 0:
         return 0.0
@@ -266,7 +265,7 @@ def foa_response(
 
 
 def _add_tail(response: NDArray[np.float64], image_s: float, rt60_s: float, rate_hz: int, seed: int) -> None:
-    """Fade the images out at image_s and a diffuse tail in: SN3D noise with a third of W's power in Y, Z, X."""
+    """Fade the images out at image_s and a diffuse tail in: noise, W's power divided by 3 in Y, Z, X."""
     end = round(image_s * rate_hz)
     overlap = round(OVERLAP_SECONDS * rate_hz)
     start = end - overlap

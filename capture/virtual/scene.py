@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from capture.blocks import AudioSource, VideoSource, monotonic_ns
 from capture.rig import Device, Rig
 from capture.virtual.home_state import ON_OFF, Value, loudness, off
+from capture.virtual.layout import front_of, slate_place
 from capture.virtual.mixing import RATE_HZ, Mixer, Stem, convolve, convolve_loop
 from capture.virtual.requests import MOUTH_ABOVE_FLOOR_M, RequestPlan, plan_request
 from capture.virtual.room import foa_response
@@ -21,17 +22,16 @@ from capture.virtual.sound import KIND_OF_TYPE, LOOP_SECONDS, device_loop, slate
 from capture.virtual.truth import SourceTruth, Truth, activity_pattern
 from capture.virtual.utterance import Utterance, active_rms, envelope, speech, utterances
 from dsp.errors import InputError
-from recordings.geometry import camera_matrix, camera_pose, direction_to_point, microphone_pose, transform
+from recordings.geometry import direction_to_point, microphone_pose, transform
 from recordings.profile import Assert, DeviceState, Goal, HomeState
 
 TALKER_DBFS = -26.0  # active RMS of the talker in W, with the room
 DEVICE_DBFS = -40.0  # active RMS of a device at full speed in W, with the room
 SLATE_DBFS = -18.0  # RMS of the beep in W
 TALKER_OMNI = 0.6  # pattern of a talking head: 0.6 + 0.4 cos
+DEVICE_OMNI = 0.55  # of a device, which sounds mostly out of its front
 SLATE_TIMES_S = (0.40833, 1.04167)  # spread over the phases of a 15 fps camera, so that brackets intersect
 SLATE_SECONDS = 1.25 / 15
-SLATE_IN_PICTURE = (0.07, 0.88)  # LED and buzzer, in parts of the picture's width and height
-SLATE_DEPTH_M = 0.3
 DEVICE_ONSET_S = 1.6
 LISTEN_SECONDS = 2.8  # from the device's onset to the request
 ANSWER_SECONDS = 4.2
@@ -151,7 +151,7 @@ class VirtualScene:
 
     def episode_fields(self) -> dict[str, Any]:
         """Fields of `recordings.profile.Profile`: grounding, query, feasibility, request, speaker,
-        target_device, goal and home, as the scene began. A "talk" scene has no request: only home and speaker."""
+        target_device, goal and home, as the scene began. A "talk" scene has only home and speaker."""
         devices = tuple(
             DeviceState(
                 id=d.id,
@@ -271,7 +271,7 @@ def _talk_scene(rig: Rig) -> VirtualScene:
     voice, text = _conversation(order)
     period_s = len(voice) / RATE_HZ
     way = _walk(rig, period_s, random)
-    # The dry voice is cut by raised-cosine windows that add up to one; each piece is heard from its own place.
+    # The dry voice is cut by raised-cosine windows that add up to one; each piece is heard from its place.
     step = round(TALK_STEP_S * RATE_HZ)
     window = np.sin(np.pi * (np.arange(2 * step) + 0.5) / (2 * step)) ** 2
     stem = np.zeros((len(voice), 4), np.float32)
@@ -352,18 +352,6 @@ def _gain_to(dbfs: float, w: NDArray[np.floating]) -> float:
     return float(10 ** (dbfs / 20) / max(active_rms(w), 1e-12))
 
 
-def slate_place(rig: Rig) -> NDArray[np.float64]:
-    """Where LED and buzzer are, in the room frame: low on the left of the camera's picture, 0.3 m before it."""
-    camera = rig.camera
-    pose = microphone_pose(rig.microphone.position_m, rig.microphone.yaw_deg) @ camera_pose(
-        camera.position_m, camera.yaw_deg, camera.pitch_deg
-    )
-    matrix = camera_matrix(camera.width_px, camera.height_px, camera.hfov_deg)
-    pixel = np.array([SLATE_IN_PICTURE[0] * camera.width_px, SLATE_IN_PICTURE[1] * camera.height_px, 1.0])
-    place = transform(pose, np.linalg.solve(matrix, pixel) * SLATE_DEPTH_M)
-    return np.asarray(np.clip(place, 0.0, np.asarray(rig.room.size_m)))
-
-
 def _slate_stem(rig: Rig) -> Stem:
     beep = slate_beep(SLATE_SECONDS)
     heard = convolve(beep, _respond(rig, slate_place(rig)))
@@ -389,7 +377,7 @@ def _device_stems(
     devices: list[Device] = [d for d in rig.room.devices if d.id in kinds]
     for number, device in enumerate(devices):
         dry = device_loop(device.type, kinds[device.id], rig.virtual.seed * 101 + number)
-        heard = convolve_loop(dry, _respond(rig, device.position_m))
+        heard = convolve_loop(dry, _respond(rig, device.position_m, front_of(device, rig), DEVICE_OMNI))
         heard *= np.float32(_gain_to(DEVICE_DBFS, heard[:, 0]))
         stems.append(Stem(device.id, heard, round(DEVICE_ONSET_S * RATE_HZ), True, device.id))
         path = _standing(rig, device.position_m)

@@ -1,8 +1,8 @@
 """The sounds of the devices and of the slate, synthesised; the same seed gives the same samples.
 
-Every device sound is one period of an endless loop: all tones have a whole number of cycles in it and the noise
-is made in the frequency domain, so the end joins the start without a seam. Broadband parts reach from 150 Hz to
-5 kHz, so that a direction can be heard (a lone tone has none in a room with echoes).
+Every device sound is one period of an endless loop: all tones have a whole number of cycles in it and the
+noise is made in the frequency domain, so the end joins the start without a seam. Broadband parts reach from
+150 Hz to 5 kHz, so that a direction can be heard (a lone tone has none in a room with echoes).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from capture.virtual.scene import VirtualScene
 
 FULL_SCALE_24 = 2**23
+BACKLOG_SECONDS = 0.5  # pictures that the camera keeps while it is held up
 
 
 class _Paced:
@@ -182,9 +183,9 @@ class VirtualCamera(_Paced):
             seq += 1
             number += 1
             dropped = 0
-            if not self._fast:  # a camera that is kept waiting loses pictures, it does not deliver them late
+            if not self._fast:  # as a driver with a few buffers: held up for longer, it loses pictures
                 late = int((monotonic_ns() - start_ns) / 1e9 * fps) - number
-                if late > 0:
+                if late > BACKLOG_SECONDS * fps:
                     dropped = int(min(late, total - number))
                     number += dropped
         self._ended(sink, start_ns + round(number * 1e9 / fps))

@@ -23,8 +23,8 @@ class SourceTruth:
 
     pattern: intervals in which the dry sound is active, within one period for sounds that repeat (period_s),
     counted from `start_s`. windows: when the source is switched on; the sound is active where both hold.
-    path: (n, 4) time, azimuth, elevation (degrees, microphone frame), distance (m) of the direct sound; one row
-    for a source that stands still. A moving source repeats its path every period_s.
+    path: (n, 4) time, azimuth, elevation (degrees, microphone frame), distance (m) of the direct sound; one
+    row for a source that stands still. A moving source repeats its path every period_s.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The spoken sentences that the virtual room can say (speech/index.json; README there for voices and licence)."""
+"""What the virtual room can say: speech/index.json; speech/README.md has voices and licence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def utterances() -> tuple[Utterance, ...]:
 
 
 def speech(utterance: Utterance) -> NDArray[np.float64]:
-    """The sentence at 48 kHz, (frames,) float64, RMS 1 over its active part (20 ms within 25 dB of the loudest)."""
+    """The sentence at 48 kHz, (frames,) float64, RMS 1 over its active part (see `active_rms`)."""
     data, rate = soundfile.read(FOLDER / utterance.file, dtype="float64")
     mono = np.asarray(resample_poly(data, 48000 // rate, 1) if rate != 48000 else data)
     return np.asarray(mono / active_rms(mono))
