@@ -22,7 +22,7 @@ _ACQUIRE_S = 2.0  # until then: nominal rate through the earliest arrival so far
 _B_START_HZ, _B_END_HZ = 1.0, 0.05
 _LOSS_FLOOR_NS = 2_000_000.0  # a smaller step of arrival time is not called a loss ...
 _LOSS_FLOOR_FLAGGED_NS = 500_000.0  # ... unless the host said that it lost something
-_LOSS_CONFIRM_S, _LOSS_CONFIRM_FLAGGED_S = 1.0, 0.3  # how long every arrival must stay late
+_LOSS_CONFIRM_S, _LOSS_CONFIRM_FLAGGED_S = 1.0, 0.5  # how long every arrival must stay late
 _MAX_BATCH_NS = 0.25e9  # arrivals further apart are a stall, not a batch
 _HISTORY = 4096  # points kept for the drift line; thinned by two when full
 
@@ -88,15 +88,13 @@ class AudioClock:
         self._batches: deque[float] = deque(maxlen=512)  # the earliest residual of each burst of arrivals
         self._late_batches: deque[float] = deque(maxlen=512)
         self._batch = 0.0
-        self._late_limit = _LOSS_FLOOR_NS
+        self._late_limit = self._late_limit_flagged = _LOSS_FLOOR_NS
         self._recent: deque[float] = deque(maxlen=512)
-        self._points: list[tuple[int, int, float]] = []  # (segment, frame, time) of window results
+        self._points: list[tuple[int, int, float, float]] = []  # (segment, frame, time, window s)
         self._segment = 0
         self._count = 0
         self._losses = 0
-        self._late_since: int | None = None  # frame from which every arrival has been late
-        self._late_seen = 0
-        self._late_min = math.inf
+        self._late: list[tuple[int, float]] = []  # (frame, residual) while every arrival is late
         self._flag_at: int | None = None
         self._loss: Loss | None = None
 
@@ -121,7 +119,7 @@ class AudioClock:
         residual = y - self.line_ns(first_frame)
         if new_batch:
             # While it may be a loss, residuals wait: they are jitter only if an early arrival follows.
-            batches = self._batches if self._late_since is None else self._late_batches
+            batches = self._late_batches if self._late else self._batches
             batches.append(self._batch)
             self._batch = residual
         else:
@@ -200,10 +198,11 @@ class AudioClock:
             return
         errors = [(k, t - self.line_ns(k)) for k, t in self._window]
         best = min(errors, key=lambda e: e[1])
-        self._points.append((self._segment, best[0], self.line_ns(best[0]) + best[1]))
+        self._points.append((self._segment, best[0], self.line_ns(best[0]) + best[1], _ACQUIRE_S))
         half = [e for k, e in errors if k - self._start_k > _ACQUIRE_S * self.rate_hz / 2]
         self._spread = abs(min(half, default=0.0) - best[1]) if self._late_biased else float(np.std(half))
         self._acquiring = False
+        self._set_late_limit()
         self._window.clear()
         self._window_k = first_frame
 
@@ -226,17 +225,17 @@ class AudioClock:
         window = max(first_frame - self._window_k, 1)
         self._window.clear()
         self._window_k = first_frame
-        if self._late_since is not None and error > self._late_threshold():
+        if self._late and error > self._late_threshold():
             return  # perhaps a loss: hold the line until that is known
         threshold = max(_LOSS_FLOOR_NS, 8.0 * self._spread)
         if self._late_biased and error < -threshold:
             # Earlier than possible: everything so far was late (a busy start). Step, keep the rate.
             self._points_break()
             self._t += error
-            self._points.append((self._segment, frame, self.line_ns(frame)))
+            self._points.append((self._segment, frame, self.line_ns(frame), window / self.rate_hz))
             return
         t = self.line_ns(frame) + error
-        self._points.append((self._segment, frame, t))
+        self._points.append((self._segment, frame, t, window / self.rate_hz))
         if len(self._points) > _HISTORY:
             del self._points[1:-1:2]
         self._spread += 0.1 * (abs(error) - self._spread)
@@ -252,25 +251,29 @@ class AudioClock:
         if not self._late_biased:
             return
         if flagged and self._flag_at is None:
+            self._clear_late()
             self._flag_at = first_frame
         known = self._flag_at is not None
         if residual <= self._late_threshold():
-            if known and self._flag_at is not None and first_frame - self._flag_at > self.rate_hz:
+            if self._flag_at is not None and first_frame - self._flag_at > self.rate_hz:
                 self._flag_at = None  # the host complained, but nothing is missing
             self._batches.extend(self._late_batches)
-            self._late_since, self._late_seen, self._late_min = None, 0, math.inf
             self._late_batches.clear()
+            self._late.clear()
             return
-        if self._late_since is None:
-            self._late_since = first_frame
-        self._late_seen += 1
-        self._late_min = min(self._late_min, residual)
+        self._late.append((first_frame, residual))
         confirm_s = _LOSS_CONFIRM_FLAGGED_S if known else _LOSS_CONFIRM_S
         confirm = max(confirm_s * self.rate_hz, 3.0 * self._max_wait / self._nominal)
-        if first_frame + frames - self._late_since < confirm or self._late_seen < 3:
+        if first_frame + frames - self._late[0][0] < confirm or len(self._late) < 3:
             return
-        place = self._late_since if self._flag_at is None else min(self._late_since, self._flag_at)
-        lost = max(1, round((self._late_min - self._spread) / self._period))
+        # What was late by chance just before the loss is not part of it: the level is that of the later half.
+        level = min(r for _, r in self._late[len(self._late) // 2 :])
+        low = [i for i, (_, r) in enumerate(self._late) if r < level - _LOSS_FLOOR_NS]
+        place = self._late[low[-1] + 1 if low else 0][0]
+        level = min(r for k, r in self._late if k >= place)
+        if self._flag_at is not None:
+            place = min(place, self._flag_at)
+        lost = max(1, round((level - self._spread) / self._period))
         self._loss = Loss(lost, place, known)
         self._losses += 1
         # The counter goes on `lost` frames higher, so the same line holds. The drift fit gets a new
@@ -283,20 +286,23 @@ class AudioClock:
 
     def _late_threshold(self) -> float:
         if self._flag_at is not None:
-            return max(_LOSS_FLOOR_FLAGGED_NS, 2.0 * self._spread)
+            return max(_LOSS_FLOOR_FLAGGED_NS, 2.0 * self._spread, self._late_limit_flagged)
         return max(_LOSS_FLOOR_NS, 8.0 * self._spread, self._late_limit)
 
     def _set_late_limit(self) -> None:
-        """How late is unusual: so late that a whole confirmation time of it has a chance of about 1e-10."""
+        """How late is unusual: so late that a whole confirmation time of it has a chance of about 1e-10
+        (1e-5 where the host reports a loss)."""
         per_second = min(1.0 / max(self._max_wait / _NS, 1e-3), 1e3)
-        quantile = 1.0 - math.exp(-23.0 / max(per_second * _LOSS_CONFIRM_S, 1.0))
         batches = np.asarray(self._batches)
+        quantile = 1.0 - math.exp(-23.0 / max(per_second * _LOSS_CONFIRM_S, 1.0))
+        flagged = 1.0 - math.exp(-11.5 / max(per_second * _LOSS_CONFIRM_FLAGGED_S, 1.0))
         if batches.size < 100:
             quantile = max(quantile, 0.98)
         self._late_limit = 1.5 * float(np.quantile(batches, quantile))
+        self._late_limit_flagged = float(np.quantile(batches, flagged))
 
     def _clear_late(self) -> None:
-        self._late_since, self._late_seen, self._late_min = None, 0, math.inf
+        self._late.clear()
         self._flag_at = None
         self._late_batches.clear()
 
@@ -311,7 +317,10 @@ class AudioClock:
         x = np.array([p[1] for p in self._points], dtype=np.float64) * self._nominal
         y = np.array([p[2] for p in self._points]) - x + x[0]
         _, index = np.unique(segment, return_inverse=True)
-        weight = np.ones(len(x))
+        # The earliest of n arrivals scatters, and is late, by about 1/n.
+        trust = np.array([p[3] for p in self._points]) ** 2
+        trust /= trust.max()
+        weight = trust.copy()
         slope, residual = 0.0, y
         for _ in range(8):
             total = np.bincount(index, weight)
@@ -322,11 +331,12 @@ class AudioClock:
                 return 0.0, math.nan
             slope = float(np.sum(weight * dx * dy)) / sxx
             residual = dy - slope * dx
-            scale = 1.4826 * float(np.median(np.abs(residual))) + 1.0
-            weight = np.clip(1.0 - (residual / (4.685 * scale)) ** 2, 0.0, None) ** 2  # Tukey's biweight
-            weight[weight == 0] = 1e-9
+            relative = residual * np.sqrt(trust)
+            scale = 1.4826 * float(np.median(np.abs(relative))) + 1.0
+            tukey = np.clip(1.0 - (relative / (4.685 * scale)) ** 2, 0.0, None) ** 2  # Tukey's biweight
+            weight = np.maximum(trust * tukey, 1e-9)
         free = float(np.sum(weight)) - len(total) - 1
         if free < 1:
-            return -slope * 1e6, math.nan
+            return (1.0 / (1.0 + slope) - 1.0) * 1e6, math.nan
         variance = float(np.sum(weight * residual**2)) / free
-        return -slope * 1e6, math.sqrt(variance / sxx) * 1e6
+        return (1.0 / (1.0 + slope) - 1.0) * 1e6, math.sqrt(variance / sxx) * 1e6

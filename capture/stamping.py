@@ -15,7 +15,7 @@ from capture.clock import AudioClock, ClockState
 class BlockStamper:
     """Counts frames, filters times, finds losses. One thread calls it.
 
-    A loss shows in arrival times only after a while (0.3 s when the host reported it, 1 s otherwise). The
+    A loss shows in arrival times only after a while (0.5 s when the host reported it, 1 s otherwise). The
     block that follows the finding carries `lost_frames`; the event "overflow" says where the gap really is
     (`first_frame` in the old count) and how long.
     """

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from capture.blocks import AudioBlock, Item, SourceEvent, monotonic_ns
+from capture.file_microphone import FileMicrophone
+from dsp.errors import InputError
+
+FS = 48000
+
+
+def play(source: FileMicrophone) -> list[Item]:
+    got: list[Item] = []
+    over = threading.Event()
+
+    def sink(item: Item) -> None:
+        got.append(item)
+        if isinstance(item, SourceEvent):
+            over.set()
+
+    source.open()
+    source.start(sink)
+    assert over.wait(20)
+    source.stop()
+    return got
+
+
+def joined(items: list[Item]) -> NDArray[np.int32]:
+    return np.concatenate([i.samples for i in items if isinstance(i, AudioBlock)])
+
+
+@pytest.mark.parametrize(("bits", "subtype"), [(16, "PCM_16"), (24, "PCM_24")])
+@pytest.mark.parametrize("suffix", ["wav", "flac"])
+def test_integer_samples_are_exact_and_left_justified(
+    tmp_path: Path, bits: int, subtype: str, suffix: str
+) -> None:
+    random = np.random.default_rng(bits)
+    codes = random.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), (5003, 4))  # no whole number of blocks
+    samples = (codes << (32 - bits)).astype(np.int32)
+    path = tmp_path / f"x.{suffix}"
+    soundfile.write(path, samples, FS, subtype=subtype)
+    items = play(FileMicrophone(path, pace="fast"))
+    np.testing.assert_array_equal(joined(items), samples)
+    assert FileMicrophone(path).open().bits == bits
+
+
+def test_float_file_is_scaled_and_clipped(tmp_path: Path) -> None:
+    x = np.array([[0.5, -0.25, 1.5, -1.5]] * 100, np.float32)
+    soundfile.write(tmp_path / "x.wav", x, FS, subtype="FLOAT")
+    y = joined(play(FileMicrophone(tmp_path / "x.wav", pace="fast")))
+    assert y[0].tolist() == [2**30, -(2**29), 2**31 - 1, -(2**31)]
+
+
+def test_ogg_is_decoded(tmp_path: Path) -> None:
+    t = np.arange(FS) / FS
+    x = 0.5 * np.sin(2 * np.pi * 440 * t)[:, None] * np.ones(4)
+    soundfile.write(tmp_path / "x.ogg", x, FS, format="OGG", subtype="VORBIS")
+    y = joined(play(FileMicrophone(tmp_path / "x.ogg", pace="fast"))) / 2**31
+    assert len(y) == FS
+    assert np.sqrt(np.mean((y - x) ** 2)) < 0.01
+
+
+def test_times_and_counters_follow_the_file(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "x.wav", np.zeros((FS // 2, 4)), FS, subtype="PCM_16")
+    source = FileMicrophone(tmp_path / "x.wav", block_ms=10)
+    source.start_ns = begin = monotonic_ns()
+    items = play(source)
+    took = (monotonic_ns() - begin) / 1e9
+    blocks = [i for i in items if isinstance(i, AudioBlock)]
+    assert [b.t_ns - begin for b in blocks] == [i * 10_000_000 for i in range(50)]
+    assert [b.first_frame for b in blocks] == [i * 480 for i in range(50)]
+    assert took >= 0.5  # real time: no block before it could have been captured
+    last = items[-1]
+    assert isinstance(last, SourceEvent) and last.kind == "ended"
+    assert not blocks[0].samples.flags.writeable
+
+
+def test_stop_ends_a_real_time_file_at_once(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "x.wav", np.zeros((FS * 60, 1)), FS, subtype="PCM_16")
+    got: list[Item] = []
+    source = FileMicrophone(tmp_path / "x.wav")
+    source.start(got.append)
+    source.stop()
+    count = len(got)
+    assert count < 100 and not any(isinstance(i, SourceEvent) for i in got)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"rate_hz": 44100}, "48000 Hz, but `microphone.rate_hz` says 44100"),
+        ({"channels": 2}, "4 channels, but `microphone.channels` is 2"),
+    ],
+)
+def test_a_file_that_does_not_fit_the_rig_is_refused(
+    tmp_path: Path, settings: dict[str, int], words: str
+) -> None:
+    soundfile.write(tmp_path / "x.wav", np.zeros((100, 4)), FS)
+    with pytest.raises(InputError, match=words):
+        FileMicrophone(tmp_path / "x.wav", **settings).open()  # type: ignore[arg-type]
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such sound file"):
+        FileMicrophone(tmp_path / "absent.wav").open()
+    (tmp_path / "text.wav").write_text("not sound")
+    with pytest.raises(InputError, match="not a readable WAV"):
+        FileMicrophone(tmp_path / "text.wav").open()
