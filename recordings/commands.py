@@ -1,9 +1,268 @@
-"""Commands of this package."""
+"""Commands of this package: import, repair, episodes, verify, check, doa, report. Thin."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+
+from dsp.errors import CheckFailed, HearthError, InputError
+from recordings.terminal import emit, progress
+
+_LOOK = "Look at recordings"
+Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout")]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", help="channel order when the tags do not say: ambix, fuma, n3d, a or a2"),
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
+    app.command("import", rich_help_panel="Record")(import_)
+    app.command(rich_help_panel="Record")(repair)
+    app.command(rich_help_panel=_LOOK)(episodes)
+    app.command(rich_help_panel=_LOOK)(verify)
+    app.command(rich_help_panel=_LOOK)(check)
+    app.command(rich_help_panel=_LOOK)(doa)
+    app.command(rich_help_panel=_LOOK)(report)
+
+
+def episodes(
+    folder: Annotated[Path, typer.Argument(help="data folder, session or episode")] = Path("data"),
+    as_json: Json = False,
+) -> None:
+    """List episodes; interrupted ones come first."""
+    from recordings.episode import list_episodes
+
+    rows: list[dict[str, Any]] = []
+    for episode in list_episodes(folder):
+        row: dict[str, Any] = {
+            "path": str(episode.path),
+            "id": episode.profile.id,
+            "session": episode.profile.session,
+            "state": episode.state,
+            "origin": episode.profile.origin,
+            "duration_s": None,
+            "request": episode.profile.request,
+            "problem": episode.profile.notes if episode.profile.id == "unreadable" else None,
+        }
+        try:
+            row["duration_s"] = round(episode.duration_s, 3)
+        except HearthError as error:
+            row["problem"] = str(error)
+        rows.append(row)
+    broken = sum(row["state"] == "interrupted" for row in rows)
+    text = [
+        f"{row['state']:<12} {'-' if row['duration_s'] is None else format(row['duration_s'], '.1f'):>8} s"
+        f"  {row['path']}" + (f"  [{row['problem']}]" if row["problem"] else "")
+        for row in rows
+    ]
+    text.append(f"{len(rows)} episodes, {broken} interrupted" + ("; see `hearth repair`" if broken else ""))
+    emit({"episodes": rows, "interrupted": broken}, as_json, text)
+
+
+def verify(
+    paths: Annotated[list[Path], typer.Argument(metavar="EPISODE...", help="episode folders")],
+    as_json: Json = False,
+) -> None:
+    """Check that episodes are exactly what was finished: hashes, lengths, files. Exit 1 when not."""
+    from recordings.verify_episode import verify as verify_one
+
+    with progress("verifying", len(paths)) as advance:
+        reports = []
+        for path in paths:
+            reports.append(verify_one(path))
+            advance(1)
+    text = []
+    for found in reports:
+        text.append(f"{found.path}: " + (f"ok, {found.files} files" if found.ok else "NOT OK"))
+        text += [f"  {problem}" for problem in found.problems]
+        text += [f"  note: {note}" for note in found.notes]
+    bad = sum(not found.ok for found in reports)
+    emit({"ok": bad == 0, "results": [found.to_dict() for found in reports]}, as_json, text)
+    if bad:
+        raise CheckFailed(f"{bad} of {len(reports)} episodes did not verify")
+
+
+def repair(
+    paths: Annotated[list[Path], typer.Argument(metavar="EPISODE...", help="interrupted episodes")],
+    report_page: Annotated[bool, typer.Option("--report/--no-report", help="make report.html")] = True,
+    as_json: Json = False,
+) -> None:
+    """Finish interrupted episodes; what changes is kept in before_repair/. Exit 1 when one stays broken."""
+    from recordings.repair_episode import repair as repair_one
+
+    results: list[dict[str, Any]] = []
+    with progress("repairing", len(paths)) as advance:
+        for path in paths:
+            try:
+                results.append(repair_one(path, report=report_page).to_dict())
+            except HearthError as error:
+                results.append({"episode": str(path), "ok": False, "actions": [], "problems": [str(error)]})
+            advance(1)
+    text = []
+    for result in results:
+        text.append(f"{result['episode']}: {'finished, verified' if result['ok'] else 'NOT REPAIRED'}")
+        text += [f"  {action}" for action in result["actions"]]
+        text += [f"  problem: {problem}" for problem in result["problems"]]
+    bad = sum(not result["ok"] for result in results)
+    emit({"ok": bad == 0, "results": results}, as_json, text)
+    if bad:
+        raise CheckFailed(f"{bad} of {len(results)} episodes could not be repaired")
+
+
+def import_(
+    sounds: Annotated[list[Path], typer.Argument(metavar="WAV...", help="a take, or the parts of one")],
+    video: Annotated[Path | None, typer.Option(help="video file of the same take")] = None,
+    format_name: Format = None,
+    into: Annotated[Path, typer.Option(help="data folder")] = Path("data"),
+    session: Annotated[str, typer.Option(help="session that the episode belongs to")] = "imported",
+    name: Annotated[str | None, typer.Option(help="name of the episode; default: the file's")] = None,
+    video_offset_s: Annotated[
+        float | None, typer.Option(help="first picture after the first sound; unknown counts as 0, flagged")
+    ] = None,
+    report_page: Annotated[bool, typer.Option("--report/--no-report", help="make report.html")] = True,
+    as_json: Json = False,
+) -> None:
+    """Make an episode of an SD-card take (H3-VR WAV, FLAC, Ogg), with or without a video file."""
+    from recordings.importer import import_take
+
+    with progress("importing"):
+        episode = import_take(
+            sounds,
+            video,
+            into,
+            format_name,
+            session=session,
+            name=name,
+            video_offset_s=video_offset_s,
+            report=report_page,
+        )
+    result = {
+        "episode": str(episode.path),
+        "format": episode.format,
+        "rate_hz": episode.original.rate,
+        "bits": episode.original.bits,
+        "duration_s": round(episode.duration_s, 6),
+        "pictures": len(episode.frame_times()),
+        "sound_ok": episode.checks["sound"]["ok"],
+        "recorder_time": episode.profile.source["recorder_time"],
+        "problems": episode.original.problems,
+    }
+    text = [
+        f"{episode.path}",
+        f"  {result['duration_s']:.1f} s, {result['format']}, {result['rate_hz']} Hz, {result['bits']} bits,"
+        f" {result['pictures']} pictures; sound {'ok' if result['sound_ok'] else 'has faults: hearth check'}",
+        *[f"  note: {problem}" for problem in episode.original.problems],
+    ]
+    emit(result, as_json, text)
+
+
+def check(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="sound files or episode folders")],
+    format_name: Format = None,
+    as_json: Json = False,
+) -> None:
+    """Is the sound healthy first-order ambisonics? Levels, clipping, dead channels. Exit 1 on a fault."""
+    from recordings.finish import check_audio
+
+    results: list[dict[str, Any]] = []
+    for path in paths:
+        source, named = _sound_of(path, format_name)
+        with progress(f"checking {path.name}", source.frames) as advance:
+            answer = check_audio(source, named, advance)
+        about = {"path": str(path), "rate_hz": source.rate, "channels": source.channels}
+        results.append(
+            {**about, "duration_s": round(source.duration_s, 6), **answer, "problems": source.problems}
+        )
+    text = []
+    for result in results:
+        verdict = "ok" if result["ok"] else "NOT OK"
+        text.append(
+            f"{result['path']}: {verdict}, {result['format']}, {result['rate_hz']} Hz,"
+            f" {result['duration_s']:.1f} s"
+        )
+        text += [f"  {finding['severity']:<8} {finding['message']}" for finding in result["findings"]]
+        text += [f"  note: {problem}" for problem in result["problems"]]
+    bad = sum(not result["ok"] for result in results)
+    emit({"ok": bad == 0, "results": results}, as_json, text)
+    if bad:
+        raise CheckFailed(f"{bad} of {len(results)} recordings have faults")
+
+
+def doa(
+    path: Annotated[Path, typer.Argument(help="sound file or episode folder")],
+    csv: Annotated[
+        Path | None,
+        typer.Option(help="write time_s,azimuth_deg,elevation_deg,confidence,track (- for stdout)"),
+    ] = None,
+    format_name: Format = None,
+    as_json: Json = False,
+) -> None:
+    """Direction of arrival, one row per 100 ms."""
+    from recordings.directions import directions_csv, directions_of, summary
+
+    source, named = _sound_of(path, format_name)
+    with progress(f"directions of {path.name}", source.frames) as advance:
+        rows = directions_of(source, named, advance)
+    result = {"path": str(path), "format": named, **summary(rows)}
+    if csv is not None:
+        from recordings.storage import write_atomic
+
+        data = directions_csv(rows)
+        if str(csv) == "-":
+            if as_json:
+                raise InputError("--csv - and --json both want stdout; give --csv a file")
+            print(data, end="")
+            return
+        write_atomic(csv, data.encode())
+        result["csv"] = str(csv)
+    direction = "no direction found"
+    if result["azimuth_deg"] is not None:
+        direction = (
+            f"mostly azimuth {result['azimuth_deg']:.1f}, elevation {result['elevation_deg']:.1f} degrees"
+        )
+    text = [f"{path}: {result['windows']} windows, {result['active']} active, {direction}"]
+    if csv is not None:
+        text.append(f"  written to {csv}")
+    emit({**result, "rows": rows}, as_json, text)
+
+
+def report(
+    path: Annotated[Path, typer.Argument(metavar="EPISODE", help="episode folder")],
+    out: Annotated[
+        Path | None, typer.Option(help="where the page goes; needed for a finished episode")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make the page of an episode: sound, directions, pictures, checks in plain words."""
+    from recordings.report import write_report
+
+    page = write_report(path, out)
+    emit({"episode": str(path), "page": str(page)}, as_json, str(page))
+
+
+def _sound_of(path: Path, format_name: str | None) -> tuple[Any, str]:
+    """(AudioFile, format) of a sound file or an episode's original."""
+    from recordings.audio_file import open_audio
+    from recordings.episode import Episode
+    from recordings.importer import decide_format
+
+    if not path.is_dir():
+        source = open_audio(path)
+        named = decide_format(source, format_name)
+    else:
+        episode = Episode.open(path)
+        source = episode.original
+        named = str(episode.format)
+        if format_name not in (None, named):
+            raise InputError(f"{path}: --format {format_name} contradicts the episode, which says {named}")
+        if named not in ("ambix", "fuma", "n3d", "a", "a2") or source.channels != 4:
+            raise InputError(
+                f"{path}: {source.channels} channels of format {named} are not first-order ambisonics"
+            )
+    if source.frames == 0:
+        raise InputError(f"{path}: holds no sound frame ({'; '.join(source.problems) or 'empty'})")
+    return source, named

@@ -7,7 +7,7 @@ The manifest is written last, then the mark is removed: before that the episode 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsp.errors import InputError
+from recordings.audio_file import AudioFile
 from recordings.clock_fit import fit_clock
 from recordings.episode import CHECKS, RELEASE, RELEASE_RATE_HZ, TIMELINE, VIDEO, Episode
 from recordings.manifest import write_manifest
 from recordings.marker import remove_marker
 from recordings.storage import storage_errors, write_atomic
-from recordings.timeline import Line, TimelineWriter
+from recordings.timeline import AudioMap, Line, TimelineWriter
 from recordings.wav_write import WavWriter
 
 _BLOCK = 1 << 16
@@ -85,36 +86,40 @@ def make_release(episode: Episode) -> list[Line]:
         target, RELEASE_RATE_HZ, 4, sample_type="float", format_name="ambix", note=episode.profile.id
     )
     try:
-        for block in _release_blocks(source.blocks(_BLOCK), source.rate, str(episode.format)):
-            if not len(block):
-                continue
+        for block in release_blocks(source, str(episode.format)):
             writer.write(block)
             # A float file may hold NaN: it goes into the release as it is, directions see silence there.
             rows += doa.push(np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0))
         rows += doa.flush()
     finally:
         writer.close()
-    times = episode.audio_map.time_ns(np.array([row.t_s for row in rows]) * source.rate)
-    return [_doa_line(row, int(t_ns)) for row, t_ns in zip(rows, times, strict=True)]
+    return doa_lines(rows, episode.audio_map, source.rate)
 
 
-def _release_blocks(
-    blocks: Iterable[NDArray[np.float32]], rate: int, format_name: str
-) -> Iterable[NDArray[np.float32]]:
-    """dsp.convert and dsp.resample, block by block: equal to both on the whole file."""
+def release_blocks(source: AudioFile, format_name: str) -> Iterator[NDArray[np.float32]]:
+    """AmbiX at 24 kHz, block by block: equal to dsp.convert and dsp.resample on the whole file."""
     import dsp
 
-    if rate == RELEASE_RATE_HZ:
-        for block in blocks:
-            yield dsp.convert(block, source=format_name, target="ambix")
+    blocks = (dsp.convert(block, source=format_name, target="ambix") for block in source.blocks(_BLOCK))
+    if source.rate == RELEASE_RATE_HZ:
+        yield from blocks
         return
-    resampler = dsp.Resampler(rate, RELEASE_RATE_HZ, 4)
+    resampler = dsp.Resampler(source.rate, RELEASE_RATE_HZ, 4)
     skip = resampler.delay_frames
     for block in blocks:
-        out = resampler.push(dsp.convert(block, source=format_name, target="ambix"))
-        yield out[skip:]
+        out = resampler.push(block)
+        if len(out) > skip:
+            yield out[skip:]
         skip -= min(skip, len(out))
-    yield resampler.flush()[skip:]
+    out = resampler.flush()[skip:]
+    if len(out):
+        yield out
+
+
+def doa_lines(rows: Sequence[Any], audio_map: AudioMap, rate_hz: int) -> list[Line]:
+    """Rows of dsp.DoaEstimator as timeline lines, with their times on the session's clock."""
+    times = audio_map.time_ns(np.array([row.t_s for row in rows]) * rate_hz)
+    return [_doa_line(row, int(t_ns)) for row, t_ns in zip(rows, times, strict=True)]
 
 
 def _doa_line(row: Any, t_ns: int) -> Line:
@@ -154,8 +159,7 @@ def _audio_summary(episode: Episode) -> dict[str, Any]:
 
 
 def check_sound(episode: Episode) -> dict[str, Any]:
-    """dsp.check of the original in its own format; longer takes are checked in parts of five minutes and the
-    worst answer per (code, channel) counts, with the time where it was found."""
+    """`check_audio` of the original; a note instead when there is nothing that dsp.check can answer."""
     if not episode.audio_paths or episode.original.frames == 0:
         return {"ok": False, "findings": [], "note": "no sound was recorded"}
     if not is_first_order(episode):
@@ -164,16 +168,22 @@ def check_sound(episode: Episode) -> dict[str, Any]:
             "findings": [],
             "note": f"format {episode.format!r} is not first-order ambisonics",
         }
+    return check_audio(episode.original, str(episode.format))
+
+
+def check_audio(
+    source: AudioFile, format_name: str, advance: Callable[[float], None] = lambda frames: None
+) -> dict[str, Any]:
+    """dsp.check of a file in its own format; longer ones are checked in parts of five minutes and the worst
+    answer per (code, channel) counts, with the time where it was found. Calls `advance` with frames done."""
     import dsp
 
-    source, name = episode.original, str(episode.format)
-    parts = [
-        (start / source.rate, dsp.check(source.read(start, _CHECK_FRAMES), source.rate, name).to_dict())
-        for start in range(0, source.frames, _CHECK_FRAMES)
-    ]
-    if len(parts) == 1:
-        return parts[0][1]
-    return merge_checks(parts)
+    parts = []
+    for start in range(0, source.frames, _CHECK_FRAMES):
+        block = source.read(start, _CHECK_FRAMES)
+        parts.append((start / source.rate, dsp.check(block, source.rate, format_name).to_dict()))
+        advance(len(block))
+    return parts[0][1] if len(parts) == 1 else merge_checks(parts)
 
 
 _SEVERITY = {"ok": 0, "unknown": 1, "warning": 2, "fault": 3}
@@ -229,6 +239,7 @@ def clock_summary(lines: Sequence[Line], rate_hz: int) -> dict[str, Any]:
     for segment in _segments(lines):
         frames = [line["first_frame"] for line in segment]
         times = [line["t_observed_ns"] for line in segment]
+        segment = [line for line in segment if "repaired" not in line.get("flags", ())]
         if len(segment) < 8 or frames[-1] - frames[0] < rate_hz:
             continue
         with suppress(InputError):

@@ -1,9 +1,9 @@
 """Pictures into Matroska with their true times, in a thread of its own, readable after a kill.
 
 Clusters of 100 ms are flushed as they end (`flush_packets`, `cluster_time_limit`), so a kill costs at most
-about a seventh of a second of pictures, and what the encoder had not taken yet. FFmpeg's Matroska writer keeps times in milliseconds; the exact
-nanoseconds of each picture are in the timeline, in the same order. The encoder is the first of `ENCODERS`
-that this machine's FFmpeg can open; which one it was is recorded.
+about a seventh of a second of pictures, and what the encoder had not taken yet. FFmpeg's Matroska writer
+keeps times in milliseconds; the exact nanoseconds of each picture are in the timeline, in the same order. The
+encoder is the first of `ENCODERS` that this machine's FFmpeg can open; which one it was is recorded.
 """
 
 from __future__ import annotations

@@ -173,20 +173,13 @@ class _Walk:
         at = 12
         while at < self.size:
             head = self._at(at, 8)
+            if self._pad_is_missing(at):
+                self.problems.append(f"chunk {self.chunks[-1].id!r} has odd length and no pad byte")
+                at -= 1
+                head = self._at(at, 8)
             if len(head) < 8 or not _is_id(head[:4]):
-                # A writer that forgets the pad byte after an odd chunk puts the next one a byte early.
-                early = self._at(at - 1, 8)
-                if (
-                    self.chunks
-                    and self.chunks[-1].declared_bytes % 2
-                    and len(early) == 8
-                    and _is_id(early[:4])
-                ):
-                    self.problems.append(f"chunk {self.chunks[-1].id!r} has odd length and no pad byte")
-                    at, head = at - 1, early
-                else:
-                    self.trailing = self.size - at
-                    break
+                self.trailing = self.size - at
+                break
             name = head[:4].decode("ascii")
             declared = struct.unpack("<I", head[4:])[0]
             start = at + 8
@@ -207,6 +200,15 @@ class _Walk:
             if name == "data" and self.stale_data:
                 self.trailing = self.size - start - length
                 break
+
+    def _pad_is_missing(self, at: int) -> bool:
+        """Whether the writer left out the pad byte of an odd chunk before `at`: it is always zero."""
+        if not self.chunks or self.chunks[-1].declared_bytes % 2 == 0:
+            return False
+        early = self._at(at - 1, 8)
+        if len(early) < 8 or early[0] == 0 or not _is_id(early[:4]):
+            return False
+        return early[:4] == b"data" or at + 7 + struct.unpack("<I", early[4:])[0] <= self.size
 
     def _ds64(self, data: bytes) -> None:
         if len(data) < 24:
