@@ -60,7 +60,7 @@ _TABLE = (
     MessageSpec("health",   "1/s",                 "",               "live",       True,  "every",
                 "drops, queue depths, drift_ppm, cpu_percent, rss_mib, stage times"),
     MessageSpec("event",    "as it happens",       "",               "live, home, agent", True, "reliable",
-                "kind and its fields: gap, lost, returned, home, declared, said, finished, ..."),
+                "kind and its fields: gap, lost, returned, command, declared, said, finished, ..."),
     MessageSpec("home",     "as it changes",       "",               "home",       True,  "reliable",
                 "the state of the home: devices with their attributes"),
     MessageSpec("hello",    "1 per handshake",     "",               "publisher",  False, "every",

@@ -12,18 +12,19 @@ import time
 from pathlib import Path
 
 import av
+import msgspec
 import numpy as np
 import pytest
 import soundfile
 
 import dsp
-from capture.rig import Rig, parse_rig
+from capture.rig import DEFAULT_RIG, Rig, load_rig, parse_rig
 from capture.sources import open_rig
 from capture.take import new_profile
 from dsp.errors import CheckFailed, DeviceError, HearthError
 from edge.home.service import home_of
 from edge.live import LiveService, ProcessMeter
-from edge.stream import Client
+from edge.stream import Client, CommandClient
 from recordings.episode import Episode
 
 REPO = Path(__file__).parents[2]
@@ -198,7 +199,7 @@ def test_the_command_measures_with_another_process(files: tuple[Path, np.ndarray
 
 
 def test_ctrl_c_ends_cleanly_with_the_table(tmp_path: Path) -> None:
-    make_files(tmp_path, 60.0)
+    make_files(tmp_path, 40.0)
     path = tmp_path / "rig.yaml"
     path.write_text(rig_text(tmp_path))
     process = hearth("live", "--rig", str(path), "--stats")
@@ -261,3 +262,52 @@ def test_the_process_meter_reads_this_process() -> None:
     read = meter.read()
     assert read["cpu_percent"] > 1
     assert read["rss_mib"] is None or 20 < read["rss_mib"] < 4000
+
+
+def test_a_file_as_fast_as_possible_loses_nothing(files: tuple[Path, np.ndarray]) -> None:
+    """pace: fast holds the file back instead of dropping blocks of the live chain."""
+    text = rig_text(files[0]).replace("source: file,", "source: file, pace: fast,")
+    rig = parse_rig(text)
+    with (
+        open_rig(rig) as opened,
+        LiveService(rig, opened) as service,
+        Client(service.stream_address, streams=("foa24",)) as client,
+    ):
+        client.wait_connected(10)
+        service.start()
+        assert service.ended.wait(30)
+        stats = service.stop()
+        sound = np.concatenate([m.array for m in client.messages(10)])
+    assert stats["blocks_dropped"] == 0 and stats["blocks"] == round(SECONDS * 100)
+    samples, _ = soundfile.read(files[0] / "sound.wav", dtype="int32", always_2d=True)
+    np.testing.assert_array_equal(sound, dsp.resample(samples, 48000, 24000))
+
+
+def test_the_virtual_room_follows_the_home() -> None:
+    """A command at the home reaches the scene: what the agent switches off is off in the room too."""
+    rig = load_rig(DEFAULT_RIG)
+    endpoints = msgspec.structs.replace(
+        rig.endpoints, stream="tcp://127.0.0.1:0", commands="tcp://127.0.0.1:0"
+    )
+    rig = msgspec.structs.replace(rig, endpoints=endpoints)
+    with open_rig(rig) as opened:
+        assert opened.scene is not None
+        fields = opened.scene.episode_fields()
+        target, (goal,) = fields["target_device"], fields["goal"].asserts
+        assert opened.scene.attributes(target)[goal.attribute] is not goal.value
+        service = LiveService(rig, opened, home=home_of(rig, fields["home"]))
+        with service, Client(service.stream_address, service.commands_address, streams=("foa24",)) as client:
+            client.wait_connected(10)
+            service.start()
+            client.receive(30)
+            client.command("home.command", device_id=target, command="On" if goal.value else "Off")
+            assert opened.scene.attributes(target)[goal.attribute] is goal.value
+
+
+def test_the_document_lists_every_command(rig: Rig) -> None:
+    text = (REPO / "docs" / "protocol.md").read_text(encoding="utf-8").split("\n| op |")[1]
+    shown = [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")]
+    with open_rig(rig) as opened, LiveService(rig, opened, home=home_of(rig)) as service:
+        client = CommandClient(service.commands_address)
+        assert sorted(shown) == client.command("ops")["ops"]
+        client.close()
