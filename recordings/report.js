@@ -23,14 +23,23 @@
     while (high - low > 1) { const mid = (low + high) >> 1; if (list[mid] <= t) low = mid; else high = mid; }
     return Math.abs(list[high] - t) < Math.abs(list[low] - t) ? high : low;
   };
+  // The most confident active row within 0.2 s (or the spacing of the rows), as for the marks on the pictures.
+  const sounding = (t) => {
+    const d = episode.directions;
+    let best = -1;
+    const middle = nearest(d.t, t);
+    for (let i = Math.max(middle - 4, 0); middle >= 0 && i <= Math.min(middle + 4, d.t.length - 1); i++) {
+      if (d.active[i] && Math.abs(d.t[i] - t) <= episode.window_s && (best < 0 || d.conf[i] > d.conf[best])) best = i;
+    }
+    return best;
+  };
   const degrees = (value, plus, minus) => Math.abs(value) < 0.5 ? "0°" : Math.abs(value).toFixed(0) + "° " + (value > 0 ? plus : minus);
 
   const show = (t) => {
     now = Math.min(Math.max(t, 0), duration);
     if (cursor) cursor.style.left = (100 * now / duration) + "%";
     if (clock) clock.textContent = time(now) + " / " + time(duration);
-    const d = episode.directions, row = nearest(d.t, now);
-    const near = row >= 0 && Math.abs(d.t[row] - now) <= episode.window_s && d.active[row];
+    const d = episode.directions, row = sounding(now), near = row >= 0;
     if (reading) {
       reading.textContent = near
         ? "Sound from " + degrees(d.az[row], "left", "right") + ", " + degrees(d.el[row], "up", "down") +

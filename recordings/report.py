@@ -40,11 +40,13 @@ def write_report(episode_path: str | Path, out: str | Path | None = None) -> Pat
     """Render the page of the episode in `episode_path` and give the path of the file.
 
     Without `out` it is `report.html` in the episode's folder. A sealed episode (with a manifest) is never
-    changed: then `out` must be given. Raises InputError for a folder that is no episode or is sealed,
-    StorageError when the page cannot be written.
+    changed: the page it already has is the answer; if it has none, `out` must be given. Raises InputError for
+    a folder that is no episode or is sealed without a page, StorageError when it cannot be written.
     """
     folder = Path(episode_path)
     if out is None:
+        if (folder / MANIFEST).is_file() and (folder / PAGE).is_file():
+            return folder / PAGE
         if (folder / MANIFEST).is_file():
             raise InputError(
                 f"{folder}: the episode is sealed by {MANIFEST}; give another place for the page (--out)"
@@ -225,7 +227,7 @@ VIEWER_UNIT, THUMB_UNIT = 1.5, 3.2
 
 def legend_html(facts: Facts) -> str:
     """What the marks mean; only those that can appear."""
-    kinds = {s.kind for s in facts.truth}
+    kinds = {s.kind for s in facts.truth if s.intervals_s}
     entries = [
         ('<circle class="measured" cx="10" cy="10" r="7"/><circle class="core" cx="10" cy="10" r="2.5"/>',
          "measured sound direction, the ring is its uncertainty"),
@@ -274,6 +276,7 @@ def timeline_html(facts: Facts, sound: Sound | None) -> str:
     duration = facts.duration_s
     parts = [report_tracks.event_band(facts.marks, duration)]
     if len(facts.directions) or facts.truth:
+        parts.append(directions_key(facts))
         parts.append(report_tracks.directions(facts, "azimuth"))
         parts.append(report_tracks.directions(facts, "elevation"))
     else:
@@ -284,19 +287,19 @@ def timeline_html(facts: Facts, sound: Sound | None) -> str:
     parts.append(report_tracks.axis_row(duration))
     return (
         f'<section class="timeline">{"".join(parts)}'
-        '<div class="cursor-space"><div id="cursor"></div></div></section>' + directions_key(facts)
+        '<div class="cursor-space"><div id="cursor"></div></div></section>'
     )
 
 
 def directions_key(facts: Facts) -> str:
     """How to read the direction plots."""
-    kinds = {s.kind for s in facts.truth}
+    kinds = {s.kind for s in facts.truth if s.intervals_s}
     items = ['<li class="key"><svg viewBox="0 0 20 20"><circle class="core" cx="10" cy="10" r="4"/></svg>'
              "measured every 0.1 s; larger and darker is more confident</li>"]  # fmt: skip
     for kind, text in (("talker", "true direction of the talker"), ("device", "true direction of a device")):
         if kind in kinds:
             items.append(
-                f'<li class="key"><svg viewBox="0 0 20 20"><path class="{kind} band" d="M1 10H19"/></svg>'
+                f'<li class="key"><svg viewBox="0 0 20 20"><path class="{kind} band" d="M3 10H17"/></svg>'
                 f"{text}</li>"
             )
     return f'<ul class="legend">{"".join(items)}</ul>'
@@ -323,13 +326,18 @@ def story_html(marks: tuple[Mark, ...]) -> str:
     if not marks:
         return ""
     ordered = sorted(marks, key=lambda m: m.start_s)
-    rows = "".join(
-        f'<li><time>{clock(m.start_s)}</time><span><span class="who">{escape(m.row)}:</span> {escape(m.text)}'
-        f"{f' (for {m.end_s - m.start_s:.1f} s)' if m.end_s is not None else ''}</span></li>"
-        for m in ordered[:200]
-    )
+    rows = "".join(map(_story_line, ordered[:200]))
     more = f"<p>… and {len(ordered) - 200} more in timeline.jsonl.</p>" if len(ordered) > 200 else ""
     return f'<h2>What happened</h2><ol class="story">{rows}</ol>{more}'
+
+
+def _story_line(mark: Mark) -> str:
+    who = mark.row + (" (truth)" if mark.source.startswith("truth") else "")
+    length = "" if mark.end_s is None else f" (for {mark.end_s - mark.start_s:.1f} s)"
+    return (
+        f'<li><time>{clock(mark.start_s)}</time><span><span class="who">{escape(who)}:</span> '
+        f"{escape(mark.text)}{length}</span></li>"
+    )
 
 
 def checks_html(checks: tuple[Check, ...]) -> str:
@@ -384,7 +392,7 @@ def script_data(
         "duration_s": facts.duration_s,
         "heard_s": sound.heard_s if sound else 0.0,
         "start_s": start,
-        "window_s": max(WINDOW_S, spacing),
+        "window_s": max(0.2, spacing),
         "directions": {
             "t": numbers(track.times_s, 3),
             "az": numbers(track.azimuth_deg, 1),

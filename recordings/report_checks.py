@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,8 +73,8 @@ def _signal(data: Any) -> list[Check]:
                 status,
                 "Level",
                 f"{words.capitalize()}.",
-                f"peak {peak:.1f} dBFS",
-                f"Peak / RMS per channel, dBFS: {each}.",
+                minus(f"Peak {peak:.1f} dBFS"),
+                minus(f"Peak / RMS per channel in dBFS: {each}."),
             )
         )
     out.append(_of(findings, "clipped", "Clipping", "No sample reaches full scale."))
@@ -91,7 +92,7 @@ def _signal(data: Any) -> list[Check]:
         quality = ""
         if code == "normalisation":
             quality = (
-                "A plausibility check: channel order, flips and mirrors cannot be told from the data alone."
+                "Plausibility only: channel order, flips and mirrors cannot be told from the data alone."
             )
         out.append(Check(status, title, _sentence(str(finding.get("message", ""))), "", quality))
     return out
@@ -120,8 +121,13 @@ def _of(findings: list[dict[str, Any]], code: str, title: str, fine: str) -> Che
     return Check(worst, title, " ".join(_sentence(str(f.get("message", ""))) for f in bad))
 
 
+def minus(text: str) -> str:
+    """The sign that is as wide as a plus, before digits."""
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
+
+
 def _sentence(text: str) -> str:
-    text = text.strip().replace("^2", "²")
+    text = minus(text.strip().replace("^2", "²"))
     return text if not text or text[-1] in ".!?" else text + "."
 
 
@@ -132,9 +138,7 @@ def _gaps(lines: list[Line], duration_s: float) -> list[Check]:
         if not blocks:
             return []
         text = f"No gap in {len(blocks):,} blocks ({duration_s:.1f} s).".replace(",", " ")
-        return [
-            Check("ok", "Gaps in the sound", text, "none", "Counted from the sample counter of each block.")
-        ]
+        return [Check("ok", "Gaps in the sound", text, "", "Counted from the sample counter of each block.")]
     lost = sum(int(x.get("lost_frames") or 0) for x in gaps)
     causes = ", ".join(sorted({str(x.get("cause", "unknown")).replace("_", " ") for x in gaps}))
     return [
@@ -191,7 +195,7 @@ def _drift(data: Any, lines: list[Line]) -> Check:
     if drift is None:
         return Check("unknown", title, "Its drift against the computer's clock was not measured.")
     value = f"{drift:+.1f} ± {sigma:.1f} ppm" if sigma is not None else f"{drift:+.1f} ppm"
-    value = value.replace("-", "−")
+    value = minus(value)
     if sigma is None:
         return Check("unknown", title, "Drift was estimated, but not how good the estimate is.", value)
     hour = abs(drift) * 3.6
@@ -212,7 +216,7 @@ def _wall_clock(data: Any) -> list[Check]:
     if step is None or abs(step) < 50:
         return []
     text = "The wall clock was set during the take; times in the episode do not depend on it."
-    return [Check("warning", "Wall clock", text, f"{step:+.0f} ms".replace("-", "−"))]
+    return [Check("warning", "Wall clock", text, minus(f"{step:+.0f} ms"))]
 
 
 def _offset(data: Any, lines: list[Line]) -> Check:
@@ -232,7 +236,7 @@ def _offset(data: Any, lines: list[Line]) -> Check:
             note,
         )
     value = f"{offset:+.1f} ± {sigma:.1f} ms" if sigma is not None else f"{offset:+.1f} ms"
-    value = value.replace("-", "−")
+    value = minus(value)
     count = _number(source, "events", "count", "pairs")
     quality = "± is one standard deviation" if sigma is not None else "Without an uncertainty"
     quality += (

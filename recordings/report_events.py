@@ -11,8 +11,15 @@ from recordings.timeline import Line
 
 # Events that the checks tell about; they happen at no particular moment.
 IN_CHECKS = ("clock", "av_offset", "drift")
-UNSAID = ("home", "home.state", "started", "hello", "beat")
+UNSAID = ("home", "ready", "recorded", "gap")  # a gap has its own line in the timeline
 LONGEST = 160
+OUTCOMES = {
+    "done": "did it",
+    "already": "it was so already",
+    "refused": "refused",
+    "asked": "asked back",
+    "failed": "failed",
+}
 
 
 @dataclass(frozen=True)
@@ -47,10 +54,14 @@ def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[
             declared = None if device is None else str(device)
         row, text, source = _in_words(kind, short, data, names)
         start, end = float(clock(line["t_ns"])), None
-        if isinstance(data.get("start_ns"), int) and isinstance(data.get("end_ns"), int):
-            start, end = float(clock(data["start_ns"])), float(clock(data["end_ns"]))
-        elif isinstance(data.get("duration_s"), int | float) and short in ("utterance", "heard"):
-            end = start + float(data["duration_s"])
+        evidence = data.get("evidence")
+        for place in (data, evidence if isinstance(evidence, dict) else {}):
+            if (
+                isinstance(place.get("start_ns"), int)
+                and isinstance(place.get("end_ns"), int)
+                and row == "Heard"
+            ):
+                start, end = float(clock(place["start_ns"])), float(clock(place["end_ns"]))
         marks.append(Mark(max(start, 0.0), row, text[:LONGEST], end, source))
     return Events(marks, declared, was_declared)
 
@@ -73,13 +84,12 @@ def _in_words(kind: str, short: str, data: dict[str, Any], names: dict[str, str]
     if short in ("utterance", "heard", "transcript"):
         return "Heard", f"heard “{text}”" if text else "somebody speaks", "measured"
     if short in ("declare", "declared"):
-        why = data.get("evidence")
-        detail = f" ({why})" if isinstance(why, str) and why else ""
-        return "Agent", f"declares {name()}{detail}", "agent"
+        return "Agent", f"declares {name()}{_because(data.get('evidence'))}", "agent"
     if short in ("say", "said"):
         return "Agent", f"says “{text}”", "agent"
     if short in ("finish", "finished"):
-        return "Agent", f"finishes: “{text}”" if text else "finishes", "agent"
+        outcome = data.get("outcome")
+        return "Agent", f"is done ({OUTCOMES.get(str(outcome), outcome)})" if outcome else "is done", "agent"
     if short == "command":
         if data.get("ok") is False:
             return (
@@ -87,7 +97,8 @@ def _in_words(kind: str, short: str, data: dict[str, Any], names: dict[str, str]
                 f"{name()}: {data.get('command', 'command')} refused ({data.get('error', '')})",
                 "agent",
             )
-        return "Home", f"{name()}: {data.get('command', 'command')}", "agent"
+        same = " (changed nothing)" if data.get("changed") in ({}, [], False) else ""
+        return "Home", f"{name()}: {data.get('command', 'command')}{same}", "agent"
     if kind.startswith(("agent.", "home.")):
         return kind.partition(".")[0].capitalize(), _plain(short, data), "agent"
     source = data.get("stream") or data.get("source")
@@ -104,6 +115,25 @@ def _in_words(kind: str, short: str, data: dict[str, Any], names: dict[str, str]
         detail = f" ({data['detail']})" if data.get("detail") else ""
         return "Rig", f"{thing} {known[short]}{detail}", "rig"
     return "Other", _plain(kind, data), "rig"
+
+
+def _because(evidence: Any) -> str:
+    """The evidence of a declaration in brackets: its own words, else its first few values."""
+    if isinstance(evidence, str):
+        return f" ({evidence})" if evidence else ""
+    if not isinstance(evidence, dict):
+        return ""
+    for key in ("why", "reason", "text", "because"):
+        if isinstance(evidence.get(key), str):
+            return f" ({evidence[key]})"
+    shown = [
+        f"{key.replace('_deg', '').replace('_', ' ')} {value:.0f}°"
+        if key.endswith("_deg")
+        else f"{key} {value}"
+        for key, value in evidence.items()
+        if isinstance(value, str | int | float) and not key.endswith("_ns") and value not in ("", None)
+    ]
+    return f" ({', '.join(shown[:3])})" if shown else ""
 
 
 def _plain(kind: str, data: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from recordings.timeline import Line, read_timeline
 
 PAGE = "report.html"
 HASH_LIMIT = 4 << 30  # bytes; more is left to the manifest
+JOIN_S = 1.2  # a beep's pause
 WINDOW_S = 0.1  # of the direction rows
 
 
@@ -138,10 +140,15 @@ def truth_of(data: Any, clock: PageClock, names: dict[str, str], notes: list[str
             np.round((np.asarray(times_s, dtype=np.float64) + late_s) * 1e9).astype(np.int64) + start_ns
         )
 
+    speaker = data.get("speaker")
+    talkers = [s for s in data.get("sources") or () if isinstance(s, dict) and s.get("kind") == "talker"]
     sources = []
     for item in data.get("sources") or ():
         try:
-            sources.append(_source(item, page, names))
+            source = _source(item, page, names)
+            if len(talkers) == 1 and source.kind == "talker" and isinstance(speaker, str):
+                source = replace(source, label=names.get(speaker, speaker))
+            sources.append(source)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             notes.append(f"A source of truth.json is not in the known form ({error!r}) and is left out.")
     return tuple(sources)
@@ -188,14 +195,25 @@ def truth_marks(truth: tuple[TrueSource, ...]) -> list[Mark]:
     return [
         Mark(
             start,
-            f"{rows.get(s.kind, s.kind.capitalize())} (truth)",
+            rows.get(s.kind, s.kind.capitalize()),
             {"talker": f"{s.label} speaks", "device": f"{s.label} sounds"}.get(s.kind, s.label),
             end,
             "truth-device" if s.kind == "device" else ("truth" if s.kind == "talker" else "rig"),
         )
         for s in truth
-        for start, end in s.intervals_s
+        for start, end in joined(s.intervals_s, JOIN_S)
     ]
+
+
+def joined(intervals: tuple[tuple[float, float], ...], within_s: float) -> list[tuple[float, float]]:
+    """Intervals with pauses up to `within_s` taken as one: a device that beeps does not start anew."""
+    out: list[tuple[float, float]] = []
+    for start, end in sorted(intervals):
+        if out and start - out[-1][1] <= within_s:
+            out[-1] = (out[-1][0], max(end, out[-1][1]))
+        else:
+            out.append((start, end))
+    return out
 
 
 def verdict_of(

@@ -216,10 +216,12 @@ def _true_places(plan: Plan, facts: Facts) -> str:
 
 
 def _devices(plan: Plan, facts: Facts) -> str:
-    parts, taken = [], []  # type: tuple[list[str], list[tuple[float, float, float]]]
+    parts: list[str] = []
     devices = [d for d in facts.rig["room"]["devices"] if isinstance(d, dict) and "position_m" in d]
-    for device in sorted(devices, key=lambda d: -float(d["position_m"][1])):
-        x, y = plan.xy(device["position_m"])
+    places = [plan.xy(d["position_m"]) for d in devices]
+    # Boxes (left, top, right, bottom) that a label must not cover: dots first, then the labels set before.
+    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in places]
+    for device, (x, y) in sorted(zip(devices, places, strict=True), key=lambda item: item[1][1]):
         declared, target = device["id"] == facts.declared_device, device["id"] == facts.target_device
         if target:
             parts.append(f'<circle class="target" cx="{x:.1f}" cy="{y:.1f}" r="11"/>')
@@ -227,18 +229,34 @@ def _devices(plan: Plan, facts: Facts) -> str:
             parts.append(f'<rect class="declared" x="{x - 7:.1f}" y="{y - 7:.1f}" width="14" height="14"/>')
         parts.append(f'<circle class="device" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
         name = str(device.get("name", device["id"]))
-        width = 6.4 * len(name)
-        # Labels go towards the middle of the room and step down where another is in the way.
-        rightwards = x + 16 + width < WIDTH - MARGIN
-        left = x + 15 if rightwards else x - 15 - width
-        line = y + 4
-        while any(abs(line - ty) < 14 and left < tx + tw and tx < left + width for tx, ty, tw in taken):
-            line += 14
-        taken.append((left, line, width))
-        anchor, at = ("start", x + 15) if rightwards else ("end", x - 15)
+        gap = 15 if declared or target else 9
+        anchor, at, line, box = _label_place(x, y, 6.6 * len(name), gap, taken)
+        taken.append(box)
         strong = " strong" if declared or target else ""
         parts.append(
             f'<text class="device-name{strong}" x="{at:.1f}" y="{line:.1f}" text-anchor="{anchor}">'
             f"{escape(name)}</text>"
         )
     return "".join(parts)
+
+
+Box = tuple[float, float, float, float]
+
+
+def _label_place(
+    x: float, y: float, width: float, gap: float, taken: list[Box]
+) -> tuple[str, float, float, Box]:
+    """Beside its dot, where it covers nothing and stays in the drawing: (anchor, x, baseline, box)."""
+    options = []
+    for step in (0, 13, -13, 26, -26):
+        for anchor, left in (("start", x + gap), ("end", x - gap - width)):
+            box = (left, y - 6 + step, left + width, y + 6 + step)
+            if left >= MARGIN and left + width <= WIDTH - MARGIN:
+                options.append((anchor, x + gap if anchor == "start" else x - gap, y + 4 + step, box))
+    free = (o for o in options if not any(_cover(o[3], other) for other in taken))
+    box = (x + gap, y - 6, x + gap + width, y + 6)
+    return next(free, options[0] if options else ("start", x + gap, y + 4, box))
+
+
+def _cover(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

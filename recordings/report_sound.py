@@ -47,7 +47,7 @@ class Sound:
     """What a page shows and plays of one recording.
 
     low, high: (channels, columns) smallest and largest sample of each column of time.
-    spectrogram: JPEG, time to the right, mel-spaced frequency upwards to `top_hz`; brightness covers
+    spectrogram: grey JPEG, time to the right, mel-spaced frequency upwards to `top_hz`; brightness covers
     RANGE_DB decibels below the loudest band.
     mp3: the stereo downmix, `gain_db` louder than recorded; empty when it could not be made.
     """
@@ -183,8 +183,7 @@ class _Spectrogram:
         level = 10.0 * np.log10(np.maximum(density, 1e-30))
         level = np.clip((level - level.max()) / RANGE_DB + 1.0, 0.0, 1.0)
         grey = np.ascontiguousarray((level.T[::-1] * 255).astype(np.uint8))
-        picture = cv2.applyColorMap(grey, cv2.COLORMAP_MAGMA)
-        picture = cv2.resize(picture, None, fx=1, fy=2, interpolation=cv2.INTER_LINEAR)
+        picture = cv2.resize(grey, None, fx=1, fy=2, interpolation=cv2.INTER_LINEAR)
         ok, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 88])
         return bytes(data) if ok else b""
 

@@ -20,8 +20,30 @@ from recordings.report_sound import RANGE_DB, Sound, mel_from_hz
 
 WIDTH = 10_000  # units of the time axis in every SVG
 MAX_DOTS = 3000
+LETTER = 0.0072  # width of a letter of an event's text as a share of the axis, on a desktop
 # Confidence bins: lower edge, thickness of the dot in CSS pixels, opacity.
-BINS = ((0.0, 3.0, 0.30), (0.25, 4.0, 0.50), (0.5, 5.5, 0.75), (0.75, 7.0, 0.95))
+BINS = ((0.0, 3.5, 0.45), (0.25, 4.5, 0.65), (0.5, 6.0, 0.85), (0.75, 7.5, 1.0))
+
+
+def _heat(name: str, colours: str) -> str:
+    """An SVG filter that maps grey to these colours (hexadecimal, from dark to bright of the picture)."""
+    rgb = [[int(c[i : i + 2], 16) / 255 for c in colours.split()] for i in (0, 2, 4)]
+    functions = "".join(
+        f'<feFunc{letter} type="table" tableValues="{" ".join(f"{v:.3f}" for v in values)}"></feFunc{letter}>'
+        for letter, values in zip("RGB", rgb, strict=True)
+    )
+    return (
+        f'<filter id="{name}" color-interpolation-filters="sRGB"><feComponentTransfer>{functions}'
+        "</feComponentTransfer></filter>"
+    )
+
+
+HEAT = (
+    '<svg class="no-map" aria-hidden="true">'
+    + _heat("heat-light", "ffffff fdeebf fdbf57 e8731a 9a3a08 2e1004")
+    + _heat("heat-dark", "201f1c 4a1f0e a23c08 ee7f1a ffd07a fff8e2")
+    + "</svg>"
+)
 
 
 def clock(seconds: float) -> str:
@@ -104,7 +126,7 @@ def axis_row(duration_s: float) -> str:
 def outlines(sound: Sound, duration_s: float) -> str:
     """One row per channel, all on one scale: the loudest sample of all channels fills a row."""
     peak = float(max(np.abs(sound.low).max(), np.abs(sound.high).max(), 1e-9))
-    scale = f"{20 * np.log10(peak):.0f} dBFS" if peak > 1e-6 else "silent"
+    scale = f"{20 * np.log10(peak):.0f} dBFS".replace("-", "−") if peak > 1e-6 else "silent"
     meaning = {"W": "all around", "Y": "left–right", "Z": "up–down", "X": "front–back"}
     rows = []
     columns = sound.low.shape[1]
@@ -142,7 +164,7 @@ def spectrogram(sound: Sound, duration_s: float) -> str:
         f'<p class="scale">Spectrogram of {escape(sound.labels[0])}, mel-spaced; '
         f'<span class="ramp" aria-hidden="true"></span> −{RANGE_DB:.0f} to 0 dB against the loudest band.</p>'
     )
-    return legend + track("Frequency", "Hz", 150, labels, inner)
+    return HEAT + legend + track("Frequency", "Hz", 150, labels, inner, "spectrum-row")
 
 
 def decimated(track_: DirectionTrack, most: int = MAX_DOTS) -> NDArray[np.int64]:
@@ -222,6 +244,32 @@ def _truth_path(source: TrueSource, azimuth: bool, span: int, duration_s: float)
     return f'<path class="truth {kind}" d="{"".join(pieces)}"/>' if pieces else ""
 
 
+def _shelves(row: list[Mark], duration_s: float) -> tuple[list[tuple[int, float]], int]:
+    """Up to three lines for the marks of a lane so that texts have room: (line, seconds of room) per mark."""
+    second_of_text = duration_s * LETTER
+    ends = [0.0]
+    where = []
+    for mark in row:
+        need = mark.start_s + max(
+            (mark.end_s or mark.start_s) - mark.start_s, len(mark.text) * second_of_text
+        )
+        line = next((i for i, end in enumerate(ends) if end <= mark.start_s + 1e-9), len(ends))
+        if line == len(ends):
+            if line < 3:
+                ends.append(0.0)
+            else:
+                line = int(np.argmin(ends))
+        ends[line] = need
+        where.append(line)
+    out = []
+    for index, (mark, line) in enumerate(zip(row, where, strict=True)):
+        later = (
+            m.start_s for m, other in zip(row[index + 1 :], where[index + 1 :], strict=True) if other == line
+        )
+        out.append((line, max(next(later, duration_s) - mark.start_s, 0.0)))
+    return out, len(ends)
+
+
 def event_band(marks: tuple[Mark, ...], duration_s: float) -> str:
     """What happened, in one lane per kind; points carry a stem through the lane."""
     rows: dict[str, list[Mark]] = {}
@@ -233,19 +281,20 @@ def event_band(marks: tuple[Mark, ...], duration_s: float) -> str:
         if len(row) > 80:  # a long recording: the list below has them all
             row = row[:: len(row) // 80 + 1]
         items = []
-        for index, mark in enumerate(row):
-            following = row[index + 1].start_s if index + 1 < len(row) else duration_s
-            room = max(following - mark.start_s, 0.0)
+        lines, shelves = _shelves(row, duration_s)
+        for mark, (line, room) in zip(row, lines, strict=True):
             span = "" if mark.end_s is None else f"width:{percent(mark.end_s - mark.start_s, duration_s)};"
             title = escape(f"{clock(mark.start_s)}: {mark.text}", quote=True)
             kind = "span" if mark.end_s is not None else "point"
             items.append(
                 f'<span class="mark {kind} {mark.source}" title="{title}" '
-                f'style="left:{percent(mark.start_s, duration_s)};{span}'
+                f'style="left:{percent(mark.start_s, duration_s)};--line:{line};{span}'
                 f'--room:{percent(room, duration_s)}"><b>{escape(mark.text)}</b></span>'
             )
+        known = " <small>truth</small>" if row[0].source.startswith("truth") else ""
         lanes.append(
-            f'<div class="track lane"><div class="gutter"><span class="name">{escape(name)}</span></div>'
+            f'<div class="track lane" style="--lines:{shelves}"><div class="gutter"><span class="name">'
+            f"{escape(name)}{known}</span></div>"
             f'<div class="plot">{"".join(items)}</div></div>'
         )
     return "".join(lanes)
