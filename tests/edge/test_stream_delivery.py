@@ -16,10 +16,12 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError, InputError
 from edge.stream import Client, Publisher, StreamEnded, StreamTimeout
 from edge.stream.client import SILENT_S
 from edge.stream.messages import Header, pack, topic
+from edge.stream.meter import measure
 from edge.stream.publisher import EVERY_HWM
 
 ANY = "tcp://127.0.0.1:0"
@@ -392,3 +394,32 @@ def test_the_example_prints_directions() -> None:
             thread.join()
             example.kill()
             example.communicate()
+
+
+def test_the_meter_tells_losses_and_outlives_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it reports is what was sent: counts, ages, a loss made on purpose, and a pause is not the end."""
+    monkeypatch.setattr("edge.stream.meter.MAX_SILENCE_S", 0.3)
+    publisher = Publisher(ANY)
+    with Client(publisher.address, streams=("doa", "levels")) as client:
+        client.wait_connected(5)
+
+        def publish() -> None:
+            for n in range(20):
+                age_ns = 100_000_000 + n * 10_000_000
+                publisher.publish("doa", monotonic_ns() - age_ns, duration_ns=100_000_000, data={})
+                publisher.publish("levels", 0, data={})
+            time.sleep(1.0)
+            publisher._next["levels"] += 3  # three numbers that are never sent
+            publisher.close()
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        found = measure(client, ("doa", "levels"))
+        thread.join()
+    assert found["ended"] == "publisher ended" and found["in_order"] is False
+    assert found["streams"]["levels"]["lost"] == 3  # told by the last beat alone
+    assert found["streams"]["doa"]["lost"] == 0 and found["streams"]["doa"]["received"] == 20
+    latency = found["doa_latency"]
+    assert latency["window_ms"] == 100
+    assert 95 <= latency["since_window_end_p50_ms"] < 1000
+    assert latency["since_first_sample_p50_ms"] == pytest.approx(latency["since_window_end_p50_ms"] + 100)
