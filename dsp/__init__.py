@@ -27,9 +27,20 @@ if TYPE_CHECKING:
     from dsp.ambisonics import to_stereo as to_stereo
     from dsp.ambisonics import unit_to_direction as unit_to_direction
     from dsp.ambisonics import virtual_mic as virtual_mic
+    from dsp.array import array_azimuths as array_azimuths
+    from dsp.array import array_to_foa as array_to_foa
+    from dsp.array import encoder_filters as encoder_filters
+    from dsp.array import estimate_array_azimuth as estimate_array_azimuth
+    from dsp.array import estimate_array_doa as estimate_array_doa
     from dsp.checks import CheckReport as CheckReport
     from dsp.checks import Finding as Finding
     from dsp.checks import check as check
+    from dsp.doa import DirectionEstimate as DirectionEstimate
+    from dsp.doa import Doa as Doa
+    from dsp.doa import DoaEstimator as DoaEstimator
+    from dsp.doa import DoaFrame as DoaFrame
+    from dsp.doa import estimate_doa as estimate_doa
+    from dsp.doa import steady_direction as steady_direction
     from dsp.known_directions import DirectionReport as DirectionReport
     from dsp.known_directions import apply_matrix as apply_matrix
     from dsp.known_directions import check_directions as check_directions
@@ -58,7 +69,22 @@ _HOME = {
         "unit_to_direction",
         "virtual_mic",
     ),
+    "dsp.array": (
+        "array_azimuths",
+        "array_to_foa",
+        "encoder_filters",
+        "estimate_array_azimuth",
+        "estimate_array_doa",
+    ),
     "dsp.checks": ("CheckReport", "Finding", "check"),
+    "dsp.doa": (
+        "DirectionEstimate",
+        "Doa",
+        "DoaEstimator",
+        "DoaFrame",
+        "estimate_doa",
+        "steady_direction",
+    ),
     "dsp.known_directions": ("DirectionReport", "apply_matrix", "check_directions", "response_vector"),
     "dsp.levels": ("Levels", "levels"),
     "dsp.resample": ("Resampler", "resample", "warm"),

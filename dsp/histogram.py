@@ -61,8 +61,11 @@ def add_votes(cells: F32, unit: F32, weight: F32, count: int) -> None:  # pragma
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def find_peak(cells: F32, cos_edge: float, out: F64) -> bool:  # pragma: no cover - compiled
-    """The highest peak of the histogram smoothed with a kernel that falls to zero at acos(cos_edge).
+def find_peak(
+    cells: F32, cos_wide: float, cos_narrow: float, out: F64
+) -> bool:  # pragma: no cover - compiled
+    """The highest peak of the histogram smoothed with a kernel that falls to zero at acos(cos_wide), then
+    refined by mean shift with a kernel that ends at acos(cos_narrow).
 
     out (8,): x, y, z of the peak; share of all weight within 30 degrees of it; mean squared angle (rad^2)
     of the votes under the kernel; effective number of all votes; of the votes under the kernel; total
@@ -100,6 +103,7 @@ def find_peak(cells: F32, cos_edge: float, out: F64) -> bool:  # pragma: no cove
         return False
     best = -1.0
     start = 0
+    cos_edge = cos_wide
     inv = 1.0 / (1.0 - cos_edge)
     for a in range(count):
         if cells[index[a], 0] < 0.1 * heaviest:
@@ -114,7 +118,10 @@ def find_peak(cells: F32, cos_edge: float, out: F64) -> bool:  # pragma: no cove
             best = density
             start = a
     px, py, pz = centre[start, 0], centre[start, 1], centre[start, 2]
-    for _ in range(30):
+    for step in range(40):
+        if step == 8:
+            cos_edge = cos_narrow
+            inv = 1.0 / (1.0 - cos_edge)
         sx = 0.0
         sy = 0.0
         sz = 0.0
@@ -131,7 +138,7 @@ def find_peak(cells: F32, cos_edge: float, out: F64) -> bool:  # pragma: no cove
         sx, sy, sz = sx / r, sy / r, sz / r
         moved = (sx - px) ** 2 + (sy - py) ** 2 + (sz - pz) ** 2
         px, py, pz = sx, sy, sz
-        if moved < 1e-10:
+        if step > 8 and moved < 1e-10:
             break
     cap = 0.0
     near = 0.0

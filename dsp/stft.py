@@ -24,16 +24,17 @@ _FAST = {"contract", "reassoc", "nsz", "arcp"}  # not nnan/ninf: a NaN must stay
 class StftPlan:
     """Sizes and tables of a short-time transform with a Hann window.
 
-    One row is `frames_per_row` hops of 10 ms. A frame ends where its hop ends, so a row needs only
-    `history` samples from before it and none from after it.
+    A row is 100 ms in `frames_per_row` hops (about that many: the hops must fill the row exactly). A frame
+    ends where its hop ends, so a row needs only `history` samples from before it and none from after it.
     """
 
     fs: int
     low_hz: float
     high_hz: float
+    frames_per_row: int = 10
+    window_s: float = 512 / 24000
     n_fft: int = field(init=False)
     hop: int = field(init=False)
-    frames_per_row: int = 10
     first_bin: int = field(init=False)
     bins: int = field(init=False)
     window: F32 = field(init=False, repr=False)
@@ -43,12 +44,22 @@ class StftPlan:
         if not 8000 <= self.fs <= 192000:
             raise InputError(f"sample rate {self.fs} Hz is outside 8000..192000 Hz; resample first")
         put = object.__setattr__
-        hop = round(self.fs / 100)
-        n_fft = 1 << round(np.log2(self.fs * 512 / 24000))
-        put(self, "hop", hop)
-        put(self, "n_fft", max(n_fft, hop))
+        row = round(self.fs / 10)
+        wanted = self.frames_per_row
+        frames = min((n for n in range(1, row + 1) if row % n == 0), key=lambda n: abs(n - wanted))
+        put(self, "frames_per_row", frames)
+        put(self, "hop", row // frames)
+        n_fft = 1 << round(np.log2(self.fs * self.window_s))
+        while n_fft < self.hop:
+            n_fft *= 2
+        put(self, "n_fft", n_fft)
         first = max(1, int(np.ceil(self.low_hz * self.n_fft / self.fs)))
         last = min(self.n_fft // 2 - 1, int(np.floor(self.high_hz * self.n_fft / self.fs)))
+        if last - first < 2:
+            raise InputError(
+                f"the band {self.low_hz:g}..{self.high_hz:g} Hz holds too few bins at {self.fs} Hz; "
+                "use a higher sample rate"
+            )
         put(self, "first_bin", first)
         put(self, "bins", last - first + 1)
         n = np.arange(self.n_fft)
