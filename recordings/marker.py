@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from dsp.errors import HearthError
 from recordings.storage import fsync_folder, storage_errors, utc_now, write_atomic
 
 MARKER = "RECORDING.json"
@@ -36,11 +37,15 @@ def place_marker(folder: Path) -> None:
 
 
 def mark_failed(folder: Path, reason: str) -> None:
-    """Say that the writer gave up although its process may live on; best effort, the disk may be full."""
-    with suppress(Exception):
+    """Say that the writer gave up although its process may live on. On a full disk the reason does not fit:
+    then the mark is emptied, which needs no room and means the same."""
+    try:
         mark = json.loads((folder / MARKER).read_text())
         mark.update(pid=0, failed=reason, failed_utc=utc_now())
         write_atomic(folder / MARKER, json.dumps(mark).encode())
+    except (HearthError, OSError, ValueError, AttributeError):
+        with suppress(OSError):
+            os.truncate(folder / MARKER, 0)
 
 
 def remove_marker(folder: Path) -> None:
