@@ -70,6 +70,7 @@ class Recording:
     av_offset: AvOffset | None
     av_offset_note: str
     events: tuple[SourceEvent, ...]
+    findings: tuple[dict[str, Any], ...]  # faults and warnings of dsp.check
     episode: Any = field(repr=False, default=None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,6 +89,7 @@ class Recording:
             "av_offset_sigma_ms": None if self.av_offset is None else self.av_offset.sigma_ms,
             "av_offset_events": 0 if self.av_offset is None else self.av_offset.events,
             "av_offset_note": self.av_offset_note,
+            "findings": list(self.findings),
             "events": [
                 {"t_ns": e.t_ns, "source": e.source, "kind": e.kind, "detail": e.detail, "data": e.data}
                 for e in self.events
@@ -120,7 +122,8 @@ class Recording:
             f" ({reasons[self.stop_reason]})" if self.stop_reason in reasons else ""
         )
         happened = [f"{e.source}: {e.kind}: {e.detail}" for e in self.events if e.kind != "ended"]
-        return [first, lost, drift, offset, *happened, f"episode: {self.path}"]
+        checked = [f"check: {f['severity'].upper()}: {f['message']}" for f in self.findings]
+        return [first, lost, drift, offset, *happened, *checked, f"episode: {self.path}"]
 
 
 class Recorder:
@@ -158,9 +161,9 @@ class Recorder:
         self._slate = SlateWatch(opened.audio_info)
         self._events: list[SourceEvent] = []
         self._frames = self._lost = self._pictures = self._dropped = 0
-        self._first_ns: int | None = None
+        self._first: AudioBlock | None = None
         self._end_ns = 0
-        self._ended: set[str] = set()
+        self._away = False  # the microphone is lost and not yet back
 
     # ------------------------------------------------------------------ life
 
@@ -184,7 +187,7 @@ class Recorder:
             subscription = fanout.subscribe(f"recorder {name}")
             self._subscriptions.append(subscription)
             self._run(f"record {name}", self._write_stream, name, subscription)
-        self._run("record watch", self._watch_disk)
+        self._run("record watch", self._watch)
         if self._on_meter is not None:
             self._run("record meter", self._meter, self._audio.subscribe("meter", maxsize=200))
 
@@ -201,7 +204,7 @@ class Recorder:
     @property
     def seconds(self) -> float:
         """Length of the sound so far, gaps included."""
-        return 0.0 if self._first_ns is None else (self._end_ns - self._first_ns) / 1e9
+        return 0.0 if self._first is None else (self._end_ns - self._first.t_ns) / 1e9
 
     def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
         """Put something that happened into the episode's timeline."""
@@ -242,6 +245,7 @@ class Recorder:
             av_offset=offset,
             av_offset_note=note,
             events=tuple(self._events),
+            findings=_findings(episode.checks),
             episode=episode,
         )
 
@@ -272,23 +276,7 @@ class Recorder:
 
     def _write(self, name: str, item: Item) -> None:
         if isinstance(item, AudioBlock):
-            self._writer.write_audio(
-                item.samples,
-                item.t_ns,
-                item.seq,
-                item.first_frame,
-                lost_frames=item.lost_frames,
-                flags=item.flags,
-                t_observed_ns=item.t_observed_ns,
-            )
-            self._slate.audio(item)
-            if self._first_ns is None:
-                self._first_ns = item.t_ns
-            self._frames += len(item.samples)
-            self._lost += item.lost_frames
-            self._end_ns = item.t_ns + len(item.samples) * 1_000_000_000 // item.rate_hz
-            if self._max_seconds is not None and self.seconds >= self._max_seconds:
-                self.finish_because("duration")
+            self._write_audio(item)
         elif isinstance(item, VideoFrame):
             self._writer.write_frame(
                 item.image, item.t_ns, item.seq, dropped=item.dropped, t_source=item.t_source
@@ -299,20 +287,50 @@ class Recorder:
         else:
             self._source_event(name, item)
 
+    def _write_audio(self, block: AudioBlock) -> None:
+        samples = block.samples
+        if self._first is None:
+            self._first = block
+        if self._max_seconds is not None:  # end on the frame, not on the block
+            room = round(self._max_seconds * block.rate_hz) - (block.first_frame - self._first.first_frame)
+            if room <= len(samples):
+                self.finish_because("duration")
+            if room <= 0:
+                return
+            samples = samples[:room]
+        self._writer.write_audio(
+            samples,
+            block.t_ns,
+            block.seq,
+            block.first_frame,
+            lost_frames=block.lost_frames,
+            flags=block.flags,
+            t_observed_ns=block.t_observed_ns,
+        )
+        self._slate.audio(block)
+        self._frames += len(samples)
+        self._lost += block.lost_frames
+        self._end_ns = block.t_ns + len(samples) * 1_000_000_000 // block.rate_hz
+
     def _source_event(self, name: str, event: SourceEvent) -> None:
         self._events.append(event)
         self._writer.event(
             event.kind, event.t_ns, stream=name, source=event.source, detail=event.detail, **event.data
         )
-        if event.kind == "ended":
-            self._ended.add(name)
-            # Sound decides: a camera file may be shorter. A take without sound left is over.
-            if name == "audio":
-                self.finish_because("ended")
+        if name != "audio":
+            return
+        self._away = event.kind == "lost" or (self._away and event.kind != "returned")
+        if event.kind == "ended":  # sound decides: a camera file may be shorter
+            self.finish_because("ended")
 
-    def _watch_disk(self) -> None:
-        """Stop while there is still room to finish: the 24 kHz form and the reports need some."""
+    def _watch(self) -> None:
+        """Stop while there is still room to finish: the 24 kHz form and the reports need some. And stop on
+        time when the microphone is away and no block tells the time."""
         while not self._stopping.wait(1.0):
+            if self._max_seconds is not None and self._first is not None:
+                asked_ns = self._first.t_ns + round(self._max_seconds * 1e9)
+                if self._away and monotonic_ns() > asked_ns:
+                    self.finish_because("duration")
             if free_bytes(self.path) < self._reserve_bytes():
                 self._events.append(
                     SourceEvent(monotonic_ns(), "disk", "full", f"{self.root}: the disk is nearly full")
@@ -406,3 +424,9 @@ def _drift(checks: Any) -> tuple[float | None, float | None]:
     clocks = checks.get("clocks") if isinstance(checks, dict) else None
     audio = (clocks or {}).get("audio") or {}
     return audio.get("drift_ppm"), audio.get("drift_ppm_sigma")
+
+
+def _findings(checks: Any) -> tuple[dict[str, Any], ...]:
+    """What dsp.check found wrong: copied, dead, clipped or weak channels."""
+    found = (checks.get("sound") or {}).get("findings") or []
+    return tuple(f for f in found if f.get("severity") in ("fault", "warning"))

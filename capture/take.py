@@ -75,11 +75,11 @@ def record(
     video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
     recorder = Recorder(rig, opened, profile, audio, video, root=root, on_meter=on_meter, max_seconds=seconds)
     recorder.start()
-    if on_start is not None:
-        on_start(recorder)
     with _Interrupts(recorder, enabled=handle_sigint):
         try:
             opened.start(audio.sink, video.sink if video is not None else None)
+            if on_start is not None:
+                on_start(recorder)
             while not recorder.done.wait(0.1):
                 pass
         finally:

@@ -1,0 +1,290 @@
+"""A real PortAudio input of four channels: a PulseAudio daemon that the test starts and ends itself.
+
+What is played is written by formula, so truth does not come from Hearth's own microphone code: plane waves
+with AmbiX (ACN, SN3D) gains W = 1, Y = sin(az) cos(el), Z = sin(el), X = cos(az) cos(el).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pulse import DEVICE, PulseMicrophone
+from scipy.signal import lfilter
+
+import dsp
+from recordings import Episode
+
+pytestmark = pytest.mark.real
+
+FS = 48000
+ROOT = Path(__file__).resolve().parents[2]
+AZIMUTHS = (60.0, -100.0, 150.0, -20.0)
+ELEVATION = 10.0
+SEGMENT_S = 1.0
+LEAD_S = 1.0  # silence first: an ALSA stream over PulseAudio may need a second to begin
+
+
+@pytest.fixture(scope="module")
+def microphone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulseMicrophone]:
+    with PulseMicrophone(tmp_path_factory.mktemp("pulse")) as running:
+        yield running
+
+
+def scene(seed: int = 0) -> NDArray[np.int32]:
+    """Speech-like noise (low-pass, 4 Hz syllables) from each azimuth in turn; int32 with 24 valid bits."""
+    random = np.random.default_rng(seed)
+    parts = []
+    n = round(SEGMENT_S * FS)
+    for azimuth in AZIMUTHS:
+        noise = lfilter([1.0], [1.0, -0.9], random.standard_normal(n))
+        noise *= 0.05 + np.abs(np.sin(2 * np.pi * 4 * np.arange(n) / FS))
+        noise *= 0.25 / np.abs(noise).max()
+        az, el = np.radians(azimuth), np.radians(ELEVATION)
+        gains = [1.0, np.sin(az) * np.cos(el), np.sin(el), np.cos(az) * np.cos(el)]
+        parts.append(noise[:, None] * gains)
+    foa = np.concatenate(parts) + 1e-5 * random.standard_normal((n * len(AZIMUTHS), 4))
+    return np.round(foa * 2**23).astype(np.int32) << 8
+
+
+def with_lead(played: NDArray[np.int32]) -> NDArray[np.int32]:
+    return np.concatenate([np.zeros((round(LEAD_S * FS), 4), np.int32), played])
+
+
+class Take:
+    """`hearth record` in a process of its own."""
+
+    def __init__(
+        self, pulse: PulseMicrophone, folder: Path, *options: str, source: str = "sounddevice"
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "rig.yaml").write_text(
+            "hearth_rig: 1\n"
+            f"microphone: {{source: sounddevice, device: {DEVICE}, rate_hz: {FS}, format: ambix}}\n"
+            "camera: {source: none}\n"
+            "storage: {min_free_mib: 50}\n"
+        )
+        self.data = folder / "data"
+        self.errors: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "hearth.py", "record", "--rig", str(folder / "rig.yaml"), "--json",
+             "--folder", str(self.data), *options],
+            cwd=ROOT, env=pulse.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.wait_for("recording")
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors.append(line)
+
+    def wait_for(self, words: str, timeout_s: float = 30.0) -> float:
+        """Monotonic time at which a line with these words was printed."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if any(words in line for line in self.errors):
+                return time.monotonic()
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"no line with {words!r}: {''.join(self.errors)}")
+
+    def result(self, timeout_s: float = 60.0) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        output = self.process.stdout.read()
+        self.process.wait(timeout_s)
+        assert self.process.returncode == 0, "".join(self.errors)
+        return dict(json.loads(output))
+
+
+def place_of(played: NDArray[np.int32], recorded: NDArray[np.int32]) -> int:
+    """Frame of `recorded` at which `played` begins, found from an exact run of samples in its middle."""
+    middle = len(played) // 2
+    key = played[middle : middle + 64]
+    for k in np.flatnonzero(recorded[:, 0] == key[0, 0]):
+        if np.array_equal(recorded[k : k + 64], key):
+            return int(k) - middle
+    raise AssertionError("what was played is not in the recording, sample for sample")
+
+
+def original(episode: Episode) -> NDArray[np.int32]:
+    """The original as int32, left-justified."""
+    return np.asarray(np.round(episode.audio(rate=FS).astype(np.float64) * 2**31), np.int64).astype(np.int32)
+
+
+def test_known_scene_comes_back_in_order_length_and_direction(
+    microphone: PulseMicrophone, tmp_path: Path
+) -> None:
+    played = scene()
+    take = Take(microphone, tmp_path, "--seconds", "6.5", "--session", "real")
+    playing = microphone.play(with_lead(played))
+    result = take.result()
+    playing.wait(10)
+
+    assert result["lost_frames"] == 0
+    assert result["frames"] == 6.5 * FS
+    episode = Episode.open(result["episode"])
+    assert episode.verify().ok
+    recorded = original(episode)
+    assert len(recorded) == result["frames"]
+    begin = place_of(played, recorded)
+    # Order, length and content: not one of 4 s x 4 channels is moved, mixed, scaled or lost.
+    np.testing.assert_array_equal(recorded[begin : begin + len(played)], played)
+
+    foa = episode.audio(rate=24000)
+    n = round(SEGMENT_S * 24000)
+    for i, azimuth in enumerate(AZIMUTHS):
+        start = begin // 2 + i * n
+        found = dsp.steady_direction(foa[start : start + n], 24000)
+        assert dsp.angular_error_deg(found.azimuth_deg, 0, azimuth, 0) < 5
+    codes = {f["code"] for f in result["findings"] if f["severity"] == "fault"}
+    assert "duplicated" not in codes and "dead" not in codes
+
+
+def test_remixed_channels_are_noticed(tmp_path: Path) -> None:
+    """A stereo device behind a sound server gives four channels without complaint: two are copies."""
+    with PulseMicrophone(tmp_path / "pulse", channels=2, channel_map="front-left,front-right") as stereo:
+        take = Take(stereo, tmp_path, "--seconds", "3")
+        playing = stereo.play(np.ascontiguousarray(scene()[:, :2]))
+        result = take.result()
+        playing.kill()
+    assert result["frames"] > 0
+    faults = [f for f in result["findings"] if f["severity"] == "fault"]
+    assert any(f["code"] == "duplicated" for f in faults), result["findings"]
+    sound = Episode.open(result["episode"]).checks["sound"]
+    assert any(f["code"] == "duplicated" for f in sound["findings"])
+
+
+def test_daemon_that_ends_is_noticed_and_taken_back_and_the_take_is_kept(tmp_path: Path) -> None:
+    with PulseMicrophone(tmp_path / "pulse") as pulse:
+        take = Take(pulse, tmp_path)
+        playing = pulse.play(scene(1))
+        time.sleep(3)
+        ended = time.monotonic()
+        pulse.end()
+        noticed = take.wait_for("microphone: lost")
+        playing.kill()
+        time.sleep(1)
+        pulse.start()
+        take.wait_for("microphone: returned")
+        back = time.monotonic()
+        playing = pulse.play(scene(2))
+        time.sleep(3)
+        take.process.send_signal(signal.SIGINT)
+        result = take.result()
+        playing.kill()
+    assert noticed - ended < 2.0  # 0.7 s without a block, and the meter's and our own polling
+    kinds = [e["kind"] for e in result["events"]]
+    assert kinds == ["lost", "returned"]
+    lost_event = result["events"][0]
+    assert lost_event["t_ns"] / 1e9 - ended < 1.0  # within a second by the recorder's own clock
+    assert result["stop_reason"] == "interrupt"
+    # The gap is as long as the absence: from the end of the daemon to its first block.
+    away = back - ended
+    assert result["lost_frames"] / FS == pytest.approx(away, abs=1.0)
+    episode = Episode.open(result["episode"])
+    assert episode.verify().ok
+    gaps = [line for line in episode.timeline() if line["type"] == "gap" and line["stream"] == "audio"]
+    assert [gap["lost_frames"] for gap in gaps] == [result["lost_frames"]]
+    recorded = original(episode)
+    first = recorded[: gaps[0]["file_frame"]]
+    assert len(first) > 2 * FS
+    played = scene(1)
+    key = played[FS : FS + 64]
+    places = np.flatnonzero(first[:, 0] == key[0, 0])
+    assert any(np.array_equal(first[k : k + 64], key) for k in places), "the sound before the loss is kept"
+    after = recorded[gaps[0]["file_frame"] :]
+    key = scene(2)[FS : FS + 64]
+    places = np.flatnonzero(after[:, 0] == key[0, 0])
+    assert any(np.array_equal(after[k : k + 64], key) for k in places), "and so is what came afterwards"
+
+
+def test_wrong_name_lists_the_devices(microphone: PulseMicrophone) -> None:
+    done = microphone.python(
+        "from capture.microphone import PortAudioMicrophone\n"
+        "from dsp.errors import DeviceError\n"
+        "try:\n    PortAudioMicrophone('no such thing').open()\n"
+        "except DeviceError as error:\n    print(error)"
+    )
+    assert f"'{DEVICE}'" in done.stdout and "no such thing" in done.stdout
+
+
+def test_doctor_lists_the_device(microphone: PulseMicrophone, tmp_path: Path) -> None:
+    (tmp_path / "rig.yaml").write_text(
+        f"hearth_rig: 1\nmicrophone: {{source: sounddevice, device: {DEVICE}}}\ncamera: {{source: none}}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "hearth.py", "doctor", "--json", "--rig", str(tmp_path / "rig.yaml")],
+        cwd=ROOT, env=microphone.environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and report["ok"]
+    microphones = [f for f in report["findings"] if f["topic"] == "microphone"]
+    assert DEVICE in microphones[0]["text"]
+    assert microphones[0]["severity"] == "warning", "a sound server's device is not the hw: device"
+
+
+def test_pyaudio_gives_the_same_samples(microphone: PulseMicrophone, tmp_path: Path) -> None:
+    pytest.importorskip("pyaudio", reason="PyAudio is not installed (it has no Linux wheel); extra [pyaudio]")
+    played = scene(3)
+    code = (
+        "import sys, time, numpy as np\n"
+        "from capture.blocks import AudioBlock\n"
+        "from capture.microphone import PortAudioMicrophone\n"
+        "from capture.pyaudio_microphone import PyAudioMicrophone\n"
+        "kind = {'sounddevice': PortAudioMicrophone, 'pyaudio': PyAudioMicrophone}[sys.argv[1]]\n"
+        "got = []\n"
+        f"source = kind('{DEVICE}')\n"
+        "source.open()\n"
+        "source.start(got.append)\n"
+        "time.sleep(float(sys.argv[3]))\n"
+        "source.stop()\n"
+        "np.save(sys.argv[2], np.concatenate([b.samples for b in got if isinstance(b, AudioBlock)]))\n"
+    )
+    found = {}
+    for source in ("sounddevice", "pyaudio"):
+        path = tmp_path / f"{source}.npy"
+        playing = microphone.play(np.concatenate([with_lead(np.zeros((2 * FS, 4), np.int32)), played]))
+        done = microphone.python(code, source, str(path), "8")
+        assert done.returncode == 0, done.stderr
+        playing.wait(10)
+        recorded = np.load(path)
+        begin = place_of(played, recorded)
+        found[source] = recorded[begin : begin + len(played)]
+    np.testing.assert_array_equal(found["sounddevice"], played)
+    np.testing.assert_array_equal(found["pyaudio"], played)
+
+
+def test_missing_portaudio_is_named(microphone: PulseMicrophone) -> None:
+    """Without the shared library the message names its package: a fresh process in which it is not found."""
+    code = (
+        "import ctypes.util, sys\n"
+        "real = ctypes.util.find_library\n"
+        "ctypes.util.find_library = lambda name: None if name == 'portaudio' else real(name)\n"
+        "from capture.microphone import input_devices\n"
+        "from dsp.errors import MissingDependency\n"
+        "try:\n    input_devices()\n"
+        "except MissingDependency as error:\n    print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "libportaudio2" in done.stdout, done.stderr
