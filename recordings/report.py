@@ -24,11 +24,12 @@ from recordings import report_pictures, report_plan, report_tracks
 from recordings.audio_file import open_audio
 from recordings.episode import ORIGINALS, RELEASE, VIDEO, Episode
 from recordings.marker import MANIFEST
-from recordings.report_facts import PAGE, WINDOW_S, PageClock, frame_times, gather, load_lines, load_profile
+from recordings.report_facts import PAGE, gather, load_profile
 from recordings.report_header import header_html
 from recordings.report_model import Check, Facts, Mark
 from recordings.report_pictures import Picture
 from recordings.report_sound import Sound, SoundReader, picture_sound
+from recordings.report_timeline import WINDOW_S, PageClock, frame_times, load_lines
 from recordings.report_tracks import clock
 from recordings.storage import write_atomic
 
@@ -249,7 +250,7 @@ def legend_html(facts: Facts) -> str:
     items = "".join(
         f'<li class="key"><svg viewBox="0 0 20 20">{shape}</svg>{text}</li>' for shape, text in entries
     )
-    note = "" if not facts.rig else (
+    note = "" if facts.rig.camera is None else (
         f' A measured direction has no distance; it is drawn for {report_pictures.UNKNOWN_DISTANCE_M:g} m.'
     )  # fmt: skip
     return f'<ul class="legend">{items}</ul><figcaption>{note}</figcaption>'

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from recordings.report_model import Check
+from recordings.report_rig import number
 from recordings.timeline import Line
 
 NAMES = ("W", "Y", "Z", "X")
@@ -139,7 +140,7 @@ def _gaps(lines: list[Line], duration_s: float) -> list[Check]:
             return []
         text = f"No gap in {len(blocks):,} blocks ({duration_s:.1f} s).".replace(",", " ")
         return [Check("ok", "Gaps in the sound", text, "", "Counted from the sample counter of each block.")]
-    lost = sum(int(x.get("lost_frames") or 0) for x in gaps)
+    lost = int(np.nansum([number(x.get("lost_frames"), 0, 1e15) for x in gaps]))
     causes = ", ".join(sorted({str(x.get("cause", "unknown")).replace("_", " ") for x in gaps}))
     return [
         Check(
@@ -155,7 +156,7 @@ def _gaps(lines: list[Line], duration_s: float) -> list[Check]:
 def _pictures(lines: list[Line]) -> list[Check]:
     frames = [x for x in lines if x["type"] == "frame"]
     gaps = [x for x in lines if x["type"] == "gap" and x.get("stream") == "video"]
-    dropped = sum(int(x.get("dropped") or 0) for x in gaps)
+    dropped = int(np.nansum([number(x.get("dropped"), 0, 1e12) for x in gaps]))
     if not frames:
         return [Check("fault", "Pictures", "No picture was written.", f"{dropped} dropped")] if gaps else []
     times = np.sort(np.array([x["t_ns"] for x in frames], dtype=np.int64)) * 1e-9

@@ -4,12 +4,13 @@ first audio frame; angles are degrees in the microphone frame."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recordings.profile import Profile
+from recordings.report_rig import RigView
 
 Floats = NDArray[np.float64]
 Status = Literal["ok", "warning", "fault", "unknown"]
@@ -120,7 +121,7 @@ class Facts:
     id: str
     profile: Profile | None
     state: str  # finished | interrupted | recording
-    rig: dict[str, Any]
+    rig: RigView
     duration_s: float
     directions: DirectionTrack
     truth: tuple[TrueSource, ...]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recordings import geometry
 from recordings.report_model import Facts
+from recordings.report_rig import Eye
 
 Image = NDArray[np.uint8]
 
@@ -21,25 +21,6 @@ VIEWER_FPS = 5.0
 VIEWER_WIDTH, THUMB_WIDTH = 640, 320
 PICTURE_BYTES = 1_700_000  # all pictures of the viewer together, before base64
 UNKNOWN_DISTANCE_M = 2.0
-
-
-@dataclass(frozen=True)
-class Eye:
-    """The camera of the rig snapshot, in the microphone frame."""
-
-    pose: geometry.Floats
-    hfov_deg: float
-
-    @classmethod
-    def of_rig(cls, rig: dict[str, Any]) -> Eye | None:
-        camera = rig.get("camera")
-        if not isinstance(camera, dict) or not isinstance(camera.get("hfov_deg"), int | float):
-            return None
-        position = camera.get("position_m", (0.0, 0.0, 0.0))
-        return cls(
-            geometry.camera_pose(position, camera.get("yaw_deg", 0.0), camera.get("pitch_deg", 0.0)),
-            float(camera["hfov_deg"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +71,7 @@ def thumb_indices(count: int) -> list[int]:
 
 def collect(frames: Iterable[tuple[float, Image]], expected: int, facts: Facts) -> list[Picture]:
     """Shrink and mark the frames (time in seconds, BGR); `expected` shares out the bytes."""
-    eye = Eye.of_rig(facts.rig)
+    eye = facts.rig.camera
     budget = PICTURE_BYTES // max(expected, 1)
     pictures = []
     for time_s, image in frames:
@@ -154,16 +135,13 @@ def spots_at(facts: Facts, eye: Eye | None, time_s: float, width: int, height: i
 
 
 def _target(facts: Facts) -> tuple[str, float, float, float] | None:
-    room, microphone = facts.rig.get("room"), facts.rig.get("microphone")
-    if not isinstance(room, dict) or not isinstance(microphone, dict) or facts.target_device is None:
+    device, microphone = facts.rig.device(facts.target_device), facts.rig.microphone
+    if device is None or device.position_m is None or microphone is None:
         return None
-    for device in room.get("devices", ()):
-        if device.get("id") == facts.target_device and "position_m" in device:
-            azimuth, elevation, distance = geometry.direction_to_point(
-                device["position_m"], microphone["position_m"], float(microphone["yaw_deg"])
-            )
-            return str(device.get("name", device["id"])), float(azimuth), float(elevation), float(distance)
-    return None
+    azimuth, elevation, distance = geometry.direction_to_point(
+        device.position_m, microphone.position_m.tolist(), microphone.yaw_deg
+    )
+    return device.name, float(azimuth), float(elevation), float(distance)
 
 
 def _spot(

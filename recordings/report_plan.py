@@ -10,6 +10,7 @@ import numpy as np
 
 from recordings import geometry
 from recordings.report_model import Facts, Floats
+from recordings.report_rig import RigView
 
 WIDTH, MARGIN = 420.0, 14.0
 
@@ -66,13 +67,14 @@ def bearing(facts: Facts) -> Bearing | None:
 class Plan:
     """Maps room metres to the drawing and collects its parts."""
 
-    def __init__(self, rig: dict[str, Any]) -> None:
-        room, microphone = rig["room"], rig["microphone"]
-        self.size = np.asarray(room["size_m"], dtype=float)[:2]
+    def __init__(self, rig: RigView) -> None:
+        """Raises ValueError when the rig has no plan."""
+        if rig.room_size_m is None or rig.microphone is None:
+            raise ValueError("the rig snapshot has no room")
+        self.size = rig.room_size_m[:2]
         self.scale = (WIDTH - 2 * MARGIN) / self.size[0]
         self.height = self.size[1] * self.scale + 2 * MARGIN
-        self.microphone = np.asarray(microphone["position_m"], dtype=float)
-        self.yaw_deg = float(microphone["yaw_deg"])
+        self.microphone, self.yaw_deg = rig.microphone.position_m, rig.microphone.yaw_deg
 
     def xy(self, point: Any) -> tuple[float, float]:
         """Drawing coordinates of a room point; y of the room goes up the page."""
@@ -94,20 +96,9 @@ class Plan:
         return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + "Z"
 
 
-def has_plan(rig: dict[str, Any]) -> bool:
-    """Whether the rig snapshot says enough to draw the room."""
-    room, microphone = rig.get("room"), rig.get("microphone")
-    return (
-        isinstance(room, dict)
-        and isinstance(microphone, dict)
-        and all(k in room for k in ("size_m", "devices"))
-        and all(k in microphone for k in ("position_m", "yaw_deg"))
-    )
-
-
 def live_rays(facts: Facts, azimuth_deg: Floats) -> list[list[int]]:
     """Ends of the moving ray for the page's script, one per azimuth; empty without a plan."""
-    if not has_plan(facts.rig):
+    if not facts.rig.has_plan:
         return []
     plan = Plan(facts.rig)
     return [[round(v) for v in plan.ray_end(float(a))] for a in np.nan_to_num(azimuth_deg)]
@@ -115,7 +106,7 @@ def live_rays(facts: Facts, azimuth_deg: Floats) -> list[list[int]]:
 
 def room_plan(facts: Facts, towards: Bearing | None) -> str:
     """The plan as an SVG figure; an empty string when the rig snapshot has no room."""
-    if not has_plan(facts.rig):
+    if not facts.rig.has_plan:
         return ""
     plan = Plan(facts.rig)
     mic_x, mic_y = plan.xy(plan.microphone)
@@ -128,10 +119,9 @@ def room_plan(facts: Facts, towards: Bearing | None) -> str:
         _metres(plan),
         '<g clip-path="url(#walls)">',
     ]
-    camera = facts.rig.get("camera")
-    if isinstance(camera, dict) and camera.get("source") != "none" and "hfov_deg" in camera:
-        view = plan.fan(float(camera.get("yaw_deg", 0.0)), float(camera["hfov_deg"]) / 2)
-        parts.append(f'<path class="fov" d="{view}"/>')
+    camera = facts.rig.camera
+    if camera is not None:
+        parts.append(f'<path class="fov" d="{plan.fan(camera.yaw_deg, camera.hfov_deg / 2)}"/>')
     if towards is not None:
         end_x, end_y = plan.ray_end(towards.azimuth_deg)
         parts.append(
@@ -152,7 +142,7 @@ def room_plan(facts: Facts, towards: Bearing | None) -> str:
         '<circle r="7"/><path d="M7 -5L16 0L7 5Z"/></g>'
     )
     size = f"{plan.size[0]:g} × {plan.size[1]:g} m"
-    name = escape(str(facts.rig["room"].get("name", "room")).replace("_", " "))
+    name = escape(facts.rig.room_name)
     return (
         f'<figure class="plan"><svg viewBox="0 0 {WIDTH:.0f} {plan.height:.0f}" role="img" '
         f'aria-label="Plan of the room">{"".join(parts)}</svg>'
@@ -217,25 +207,24 @@ def _true_places(plan: Plan, facts: Facts) -> str:
 
 def _devices(plan: Plan, facts: Facts) -> str:
     parts: list[str] = []
-    devices = [d for d in facts.rig["room"]["devices"] if isinstance(d, dict) and "position_m" in d]
-    places = [plan.xy(d["position_m"]) for d in devices]
+    devices = [d for d in facts.rig.devices if d.position_m is not None]
+    places = [plan.xy(d.position_m) for d in devices]
     # Boxes (left, top, right, bottom) that a label must not cover: dots first, then the labels set before.
     taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in places]
     for device, (x, y) in sorted(zip(devices, places, strict=True), key=lambda item: item[1][1]):
-        declared, target = device["id"] == facts.declared_device, device["id"] == facts.target_device
+        declared, target = device.id == facts.declared_device, device.id == facts.target_device
         if target:
             parts.append(f'<circle class="target" cx="{x:.1f}" cy="{y:.1f}" r="11"/>')
         if declared:
             parts.append(f'<rect class="declared" x="{x - 7:.1f}" y="{y - 7:.1f}" width="14" height="14"/>')
         parts.append(f'<circle class="device" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
-        name = str(device.get("name", device["id"]))
         gap = 15 if declared or target else 9
-        anchor, at, line, box = _label_place(x, y, 6.6 * len(name), gap, taken)
+        anchor, at, line, box = _label_place(x, y, 6.6 * len(device.name), gap, taken)
         taken.append(box)
         strong = " strong" if declared or target else ""
         parts.append(
             f'<text class="device-name{strong}" x="{at:.1f}" y="{line:.1f}" text-anchor="{anchor}">'
-            f"{escape(name)}</text>"
+            f"{escape(device.name)}</text>"
         )
     return "".join(parts)
 

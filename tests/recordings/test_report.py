@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.signal import correlate
 
 import dsp
@@ -22,15 +24,18 @@ from recordings import EpisodeWriter, Profile, geometry
 from recordings.profile import Assert, Goal
 from recordings.report import render, write_report
 from recordings.report_checks import checks_in_words
-from recordings.report_facts import PageClock
 from recordings.report_model import DirectionTrack, TrueSource
 from recordings.report_pictures import wanted_times
+from recordings.report_rig import view_rig
 from recordings.report_sound import hz_from_mel, mel_from_hz
+from recordings.report_timeline import PageClock
 from recordings.report_tracks import clock, decimated, time_ticks
 
 SECONDS, RATE, FPS = 5, 48_000, 10
 T0 = 1_000_000_000_000
 TALKER, TALK = (35.0, 5.0), (1.5, 3.0)
+KEYS = ("room", "size_m", "devices", "people", "id", "name", "camera", "microphone", "position_m", "yaw_deg")
+DEMO_RIG = Path(__file__).resolve().parents[2] / "capture" / "virtual" / "demo_rig.yaml"
 EVIL = '<script>alert("x")</script> & </style> {{js}} \'"'
 
 
@@ -46,7 +51,7 @@ def make_episode(
     **fields: Any,
 ) -> Path:
     """An episode with a talker of noise at TALKER during TALK, written by the real writer."""
-    snapshot = rig_to_dict(load_rig(Path("capture/virtual/demo_rig.yaml"))) if rig else {}
+    snapshot = rig_to_dict(load_rig(DEMO_RIG)) if rig else {}
     target = "living_room_fan_1"
     profile = Profile(
         id="20260401-101010-test",
@@ -358,6 +363,56 @@ def test_broken_files_become_notes(episode: Path, tmp_path: Path, name: str) -> 
     assert 'class="notes"' in page
 
 
+@pytest.mark.parametrize("junk", [None, True, 10**30, "x", [], {}, [[1]], -(10**12)])
+def test_impossible_values_in_lines_and_rig_do_not_stop_the_page(
+    episode: Path, tmp_path: Path, junk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    import yaml
+
+    from recordings import report_sound
+
+    monkeypatch.setattr(report_sound, "MP3_SECONDS", 0.2)
+    folder = tmp_path / "junk"
+    shutil.copytree(episode, folder)
+    lines = [json.loads(x) for x in (folder / "timeline.jsonl").read_text().splitlines()]
+    for kind in ("audio", "frame", "doa", "event"):
+        line = next(x for x in lines if x["type"] == kind)
+        for key in set(line) - {"type", "t_ns"}:
+            line[key] = junk
+    (folder / "timeline.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    profile = yaml.safe_load((folder / "episode.yaml").read_text())
+    profile["rig"]["room"]["devices"][0] = junk
+    profile["rig"]["room"]["devices"][1]["position_m"] = junk
+    profile["rig"]["camera"]["yaw_deg"] = junk
+    profile["rig"]["microphone"]["position_m"] = junk
+    (folder / "episode.yaml").write_text(yaml.safe_dump(profile))
+    page = render(folder)
+    assert walk(page).errors == [] and 'class="wave"' in page
+    assert 'class="plan"' not in page  # where the microphone stands is not known
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=25,
+)
+
+
+@given(raw=values)
+def test_any_rig_snapshot_can_be_viewed(raw: Any) -> None:
+    view = view_rig(raw)
+    if view.has_plan:
+        assert view.room_size_m is not None and np.isfinite(view.room_size_m).all()
+
+
+def test_the_built_in_rig_is_understood_whole() -> None:
+    view = view_rig(rig_to_dict(load_rig(DEMO_RIG)))
+    assert view.has_plan and view.camera is not None and len(view.devices) >= 8
+    assert view.device("living_room_fan_1") is not None and ("alex", "Alex") in view.people
+
+
 def test_odd_but_valid_truth_is_left_out_with_a_note(episode: Path, tmp_path: Path) -> None:
     import shutil
 
@@ -402,7 +457,7 @@ def test_twenty_minutes_stay_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with soundfile.SoundFile(folder / "foa_24k.wav", "w", rate, 4, "PCM_16") as file:
         for _ in range(seconds // 60):
             file.write(minute)
-    rig = rig_to_dict(load_rig(Path("capture/virtual/demo_rig.yaml")))
+    rig = rig_to_dict(load_rig(DEMO_RIG))
     profile = Profile(id="long", session="s", created_utc="2026-04-01T00:00:00Z", origin="recorded", rig=rig)
     (folder / "episode.yaml").write_text(profile_to_yaml(profile))
     lines: list[dict[str, Any]] = [

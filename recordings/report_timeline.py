@@ -1,0 +1,95 @@
+"""The timeline of an episode in the time of its page.
+
+Time on the page is time in the sound file, so that what is seen is what is heard: a stamp on CLOCK_MONOTONIC
+goes through the audio lines of the timeline, which also takes the drift of the sound clock and gaps (they are
+not filled in the file) into account. Without sound, time counts from the first line of the timeline.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dsp.errors import HearthError
+from recordings.report_model import DirectionTrack, Floats
+from recordings.report_rig import number
+from recordings.timeline import Line, read_timeline
+
+WINDOW_S = 0.1  # of the direction rows
+
+
+class PageClock:
+    """CLOCK_MONOTONIC ns -> seconds in the sound file."""
+
+    def __init__(self, lines: list[Line], rate_hz: float) -> None:
+        blocks = [x for x in lines if x["type"] == "audio"]
+        self._t = np.array([x["t_ns"] for x in blocks], dtype=np.int64)
+        self._s = np.array([x["file_frame"] for x in blocks], dtype=np.float64) / rate_hz
+        self._length = np.array([x["frames"] for x in blocks], dtype=np.float64) / rate_hz
+        stamps = [x["t_ns"] for x in lines if x["type"] in ("frame", "doa", "event", "gap")]
+        self.zero_ns = int(self._t[0]) if len(blocks) else min(stamps, default=0)
+        self.first_frame = float(self._s[0]) if len(blocks) else 0.0
+
+    def __call__(self, t_ns: ArrayLike) -> Floats:
+        """Times outside the sound go on at the nominal rate; within a gap time stands still."""
+        t = np.asarray(t_ns, dtype=np.int64)
+        if not len(self._t):
+            return (t - self.zero_ns) * 1e-9
+        block = np.clip(np.searchsorted(self._t, t, side="right") - 1, 0, len(self._t) - 1)
+        ahead = (t - self._t[block]) * 1e-9
+        inside = np.minimum(ahead, self._length[block])
+        return np.asarray(
+            self._s[block] + np.where(block == len(self._t) - 1, ahead, inside), dtype=np.float64
+        )
+
+
+def load_lines(folder: Path, notes: list[str]) -> list[Line]:
+    """The readable lines of the timeline."""
+    try:
+        timeline = read_timeline(folder / "timeline.jsonl")
+    except HearthError:
+        notes.append("The timeline is missing: no directions, pictures or events can be placed in time.")
+        return []
+    if timeline.problems:
+        notes.append(f"{len(timeline.problems)} lines of the timeline cannot be read and are left out.")
+    if not timeline.lines:
+        notes.append("The timeline holds no readable line: nothing can be placed in time.")
+    lines = [line for line in timeline.lines if _usable(line)]
+    if len(lines) < len(timeline.lines):
+        notes.append(f"{len(timeline.lines) - len(lines)} lines of the timeline hold impossible values.")
+    return lines
+
+
+def _usable(line: Line) -> bool:
+    """Whether the numbers that place a line in time are whole and possible."""
+    needed = {"audio": ("file_frame", "frames"), "frame": ("pts_ms",)}.get(line["type"], ())
+    numbers = [line["t_ns"], *(line.get(key) for key in needed)]
+    return all(type(n) is int and abs(n) < 1 << 62 for n in numbers)
+
+
+def directions_of(lines: list[Line], clock: PageClock) -> DirectionTrack:
+    """The doa lines in order of time."""
+    rows = sorted((x for x in lines if x["type"] == "doa"), key=lambda x: int(x["t_ns"]))
+
+    def column(name: str) -> Floats:
+        return np.array([number(r.get(name)) for r in rows], dtype=np.float64)
+
+    azimuth, elevation = column("azimuth_deg"), column("elevation_deg")
+    active = np.array([r.get("active") is True for r in rows], dtype=bool)
+    return DirectionTrack(
+        times_s=clock(np.array([r["t_ns"] for r in rows], dtype=np.int64)) + WINDOW_S / 2,
+        azimuth_deg=azimuth,
+        elevation_deg=elevation,
+        confidence=np.nan_to_num(column("confidence")),
+        uncertainty_deg=column("uncertainty_deg"),
+        active=active & np.isfinite(azimuth) & np.isfinite(elevation),
+    )
+
+
+def frame_times(lines: list[Line], clock: PageClock) -> tuple[Floats, NDArray[np.int64]]:
+    """Page times and file times (ms) of the pictures, in the order of the video file."""
+    rows = [x for x in lines if x["type"] == "frame"]
+    times = clock(np.array([x["t_ns"] for x in rows], dtype=np.int64))
+    return times, np.array([x["pts_ms"] for x in rows], dtype=np.int64)
