@@ -29,6 +29,7 @@ from recordings import Episode
 from recordings.score import Score, score
 
 AGENT_READY_S = 60.0  # the first start on a machine loads the speech model from a cold disk
+LATE_ANSWER_S = 30.0  # how long a slow agent is waited for after the scene is over
 AFTER_ANSWER_S = 1.0  # keep recording, so that the change is heard and seen
 REAL_RIG_S = 60.0  # how long a rig without a scene waits for somebody to ask
 
@@ -65,19 +66,21 @@ class DemoResult:
             f"asked:    {self.request or 'not known (a real rig)'}",
             f"heard:    {self.heard or 'nothing'}",
             f"answered: {self.said or 'nothing'}",
-            "clock:    " + _with_sigma("drift", self.drift_ppm, self.drift_sigma_ppm, "ppm"),
-            "sync:     " + _with_sigma("sound late by", self.av_offset_ms, self.av_offset_sigma_ms, "ms"),
+            "clock:    drift " + _with_sigma(self.drift_ppm, self.drift_sigma_ppm, "ppm"),
+            "sync:     sound against picture "
+            + _with_sigma(self.av_offset_ms, self.av_offset_sigma_ms, "ms")
+            + "; positive: sound late",
             f"episode:  {self.episode} ({'verified' if self.verified else 'DOES NOT VERIFY'})",
             f"page:     {self.page}",
         ]
         return [*lines, self.text]
 
 
-def _with_sigma(what: str, value: float | None, sigma: float | None, unit: str) -> str:
+def _with_sigma(value: float | None, sigma: float | None, unit: str) -> str:
     """A number with how good it is, or that it is not known."""
     if value is None:
-        return f"{what} not known"
-    return f"{what} {value:+.2f} {unit}" + ("" if sigma is None else f" (sigma {sigma:.2f} {unit})")
+        return "not known"
+    return f"{value:+.1f} {unit}" if sigma is None else f"{value:+.1f} \u00b1 {sigma:.1f} {unit}"
 
 
 class AgentProcess:
@@ -169,7 +172,7 @@ def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = la
             _wait_ready(log, agent)
             tell("the agent is listening; recording starts")
             service.start()
-            _until_answered(service, log, agent, opened.scene is None)
+            _until_answered(service, log, agent)
             result = score(
                 profile,
                 log.declared,
@@ -205,15 +208,18 @@ def _wait_ready(log: AgentLog, agent: AgentProcess) -> None:
             raise DeviceError(f"the agent was not ready within {AGENT_READY_S:g} s")
 
 
-def _until_answered(service: LiveService, log: AgentLog, agent: AgentProcess, real: bool) -> None:
-    """Until the scene is over (virtual), or the agent has answered and a moment has passed (real)."""
-    deadline = time.monotonic() + REAL_RIG_S if real else None
-    while not (service.ended.wait(0.05) or service.failed.is_set()):
-        over = deadline is not None and time.monotonic() > deadline
-        if over or (real and log.finished.is_set()) or not (agent.running or log.finished.is_set()):
-            break
-    if log.finished.wait(5.0 if agent.running else 0.0) and real:
-        time.sleep(AFTER_ANSWER_S)
+def _until_answered(service: LiveService, log: AgentLog, agent: AgentProcess) -> None:
+    """Until the scene is over and the agent has answered; on a real rig, until it has answered."""
+    scene = service.opened.scene
+    real = scene is None
+    deadline = time.monotonic() + (REAL_RIG_S if scene is None else scene.duration_s + LATE_ANSWER_S)
+    while time.monotonic() < deadline and not service.failed.is_set():
+        answered = log.finished.wait(0.05)
+        if answered and (real or service.ended.is_set()):
+            time.sleep(AFTER_ANSWER_S if real else 0.0)
+            return
+        if not (answered or agent.running):
+            return  # it failed; its own message is on standard error
 
 
 def _keep(service: LiveService, result: Score) -> None:
@@ -229,7 +235,7 @@ def _result(service: LiveService, log: AgentLog, result: Score, seconds: float) 
         raise CheckFailed("no episode was recorded; see the messages above")
     episode = Episode.open(recording.path)
     report = episode.verify()
-    offset = recording.av_offset
+    clocks, offset = episode.checks.get("clocks") or {}, episode.checks.get("av_offset") or {}
     return DemoResult(
         episode=str(recording.path),
         page=str(recording.path / "report.html"),
@@ -243,9 +249,9 @@ def _result(service: LiveService, log: AgentLog, result: Score, seconds: float) 
         verified=report.ok,
         problems=tuple(str(p) for p in report.problems),
         seconds=round(seconds, 1),
-        drift_ppm=recording.drift_ppm,
-        drift_sigma_ppm=recording.drift_sigma_ppm,
-        av_offset_ms=None if offset is None else offset.offset_ms,
-        av_offset_sigma_ms=None if offset is None else offset.sigma_ms,
+        drift_ppm=clocks.get("drift_ppm"),
+        drift_sigma_ppm=clocks.get("drift_ppm_sigma"),
+        av_offset_ms=offset.get("offset_ms"),
+        av_offset_sigma_ms=offset.get("sigma_ms"),
         text=result.text,
     )
