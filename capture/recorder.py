@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -163,6 +164,7 @@ class Recorder:
         self._frames = self._lost = self._pictures = self._dropped = 0
         self._first: AudioBlock | None = None
         self._end_ns = 0
+        self._fast = "fast" in (rig.microphone.pace, rig.camera.pace)
         self._away = False  # the microphone is lost and not yet back
 
     # ------------------------------------------------------------------ life
@@ -275,6 +277,8 @@ class Recorder:
             self.finish_because("error")
 
     def _write(self, name: str, item: Item) -> None:
+        if self._fast:
+            self._wait_for_disk()
         if isinstance(item, AudioBlock):
             self._write_audio(item)
         elif isinstance(item, VideoFrame):
@@ -286,6 +290,14 @@ class Recorder:
             self._dropped += item.dropped
         else:
             self._source_event(name, item)
+
+    def _wait_for_disk(self) -> None:
+        """A source that plays as fast as it can is held to what is written; a live one is never."""
+        while not self._stopping.is_set():
+            sound_s, picture_bytes = self._writer.waiting
+            if sound_s < 20 and picture_bytes < 64 * _MIB:
+                return
+            time.sleep(0.002)
 
     def _write_audio(self, block: AudioBlock) -> None:
         samples = block.samples

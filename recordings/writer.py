@@ -233,6 +233,12 @@ class EpisodeWriter:
         if line["frames"]:
             self._timeline.add(line)
 
+    @property
+    def waiting(self) -> tuple[float, int]:
+        """What is queued and not yet written: sound in seconds, pictures in bytes."""
+        pictures = 0 if self._video is None else self._video._waiting_bytes
+        return self._waiting_frames / self._rate_hz, pictures
+
     # Pictures
 
     def write_frame(
