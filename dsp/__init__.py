@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dsp.array import encoder_filters as encoder_filters
     from dsp.array import estimate_array_azimuth as estimate_array_azimuth
     from dsp.array import estimate_array_doa as estimate_array_doa
+    from dsp.async_resample import AsyncResampler as AsyncResampler
     from dsp.checks import CheckReport as CheckReport
     from dsp.checks import Finding as Finding
     from dsp.checks import check as check
@@ -76,6 +77,7 @@ _HOME = {
         "estimate_array_azimuth",
         "estimate_array_doa",
     ),
+    "dsp.async_resample": ("AsyncResampler",),
     "dsp.checks": ("CheckReport", "Finding", "check"),
     "dsp.doa": (
         "DirectionEstimate",

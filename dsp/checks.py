@@ -1,25 +1,35 @@
-"""Is this really first-order ambisonics, and healthy? Faults named from the data alone."""
+"""Is this really first-order ambisonics, and healthy? Faults named from the data alone.
+
+What data cannot tell (the order of X, Y, Z, their signs, a mirror, upside down) is never guessed here: see
+`dsp.check_directions`. Where the recording is too short, too quiet or comes from one direction only, the
+answer is "unknown". The statistics are in `field_statistics`, the figures of recall and false alarms in
+docs/dsp.md.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import erf, sqrt
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dsp.ambisonics import CHANNEL_NAMES, FORMATS, convert
+from dsp.ambisonics import CHANNEL_NAMES, FORMATS, conversion_matrix
 from dsp.errors import InputError
-from dsp.levels import Levels, levels
+from dsp.levels import CLIP_LEVEL, Levels, levels
 
 Severity = Literal["ok", "warning", "fault", "unknown"]
+_RATIOS_DB = {"ambix": 0.0, "fuma": 3.01, "n3d": 4.77}  # what each looks like when it is read as SN3D
+_WEAK_DB = -7.6  # a late field level of X, Y or Z below the mean of the other two that rooms do not reach
+_ONE_DIRECTION_DB = -22.0  # spread below which the sound comes from too few directions to judge balance
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One answer. code: stable short name. channel: index in the file's order, or None for the whole
-    signal.
-    """
+    """One answer. channel: index in the file's own order, or None for the whole signal. value: what the
+    message quotes, in the unit it names. code is stable: nonfinite, clipped, dead, weak, dc, duplicated,
+    remixed, time_shifted, capsule_dead, capsule_inverted, normalisation, orientation."""
 
     code: str
     severity: Severity
@@ -28,6 +38,7 @@ class Finding:
     value: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
         return {
             "code": self.code,
             "severity": self.severity,
@@ -39,80 +50,291 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All findings of a signal. ok: no finding is a fault."""
+    """All findings of a signal. ok: no finding is a fault.
+
+    normalisation: the most probable one of "ambix", "fuma", "n3d" as the channels' scale (not their order),
+    or "unknown"; probabilities: of the three, from the velocity-to-W ratio alone.
+    """
 
     format: str
     findings: tuple[Finding, ...]
     levels: Levels
+    normalisation: str
+    probabilities: dict[str, float]
 
     @property
     def ok(self) -> bool:
         return not any(f.severity == "fault" for f in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
         return {
             "format": self.format,
             "ok": self.ok,
             "findings": [f.to_dict() for f in self.findings],
             "levels": self.levels.to_dict(),
+            "normalisation": self.normalisation,
+            "probabilities": {k: round(v, 3) for k, v in self.probabilities.items()},
         }
 
 
 def check(foa: ArrayLike, fs: int, format: str = "ambix") -> CheckReport:
-    """Check (frames, 4) float samples in one of FORMATS; fs in Hz. Raises InputError for other input."""
+    """Check a recording for the faults that its data alone can show.
+
+    foa: (frames, 4) float, full scale +-1, in one of FORMATS; fs in Hz. Of a long file a minute, spread
+    evenly, is used for the field statistics, and all of it for levels, clipping and copies. Raises
+    InputError.
+    """
     x = np.asarray(foa)
     if x.ndim != 2 or x.shape[1] != 4 or x.dtype.kind != "f" or len(x) == 0:
         raise InputError(f"check needs float samples (frames, 4), got {x.dtype} {x.shape}")
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
+    if not 8000 <= fs <= 768_000:
+        raise InputError(f"fs must be from 8000 to 768000 Hz, not {fs!r}")
     measured = levels(x)
+    if measured.nonfinite.any():
+        x = np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
     names = CHANNEL_NAMES[format]
-    found = _channel_findings(measured, names)
-    found.append(_normalisation(x, fs, format))
-    return CheckReport(format, tuple(found), measured)
+    found = _sample_findings(x, measured, names)
+    dead = {f.channel for f in found if f.code == "dead"}
+    copies = _copies(x, names, dead)
+    found += copies
+    probabilities = dict.fromkeys(_RATIOS_DB, 1 / 3)
+    normalisation = "unknown"
+    if len(dead) < 4 and not copies and float(np.max(measured.rms_dbfs)) > -100:
+        field_findings, normalisation, probabilities = _field_findings(x, fs, format, dead)
+        found += field_findings
+    elif len(dead) < 4:
+        found.append(
+            Finding("normalisation", "unknown", None, "cannot be told from copied channels or near silence")
+        )
+    found.append(
+        Finding(
+            "orientation",
+            "unknown",
+            None,
+            "order and signs of X, Y, Z cannot be told from data alone; use sources at known directions",
+        )
+    )
+    return CheckReport(format, tuple(found), measured, normalisation, probabilities)
 
 
-def _channel_findings(measured: Levels, names: tuple[str, ...]) -> list[Finding]:
+def _sample_findings(x: NDArray[Any], measured: Levels, names: tuple[str, ...]) -> list[Finding]:
     found: list[Finding] = []
-    strongest = float(np.max(measured.rms_dbfs))
+    alternating = np.std(x, axis=0, dtype=np.float64)
+    strongest = float(alternating.max())
     for c, name in enumerate(names):
-        level = float(measured.rms_dbfs[c])
         if measured.nonfinite[c]:
             count = int(measured.nonfinite[c])
             found.append(
                 Finding("nonfinite", "fault", c, f"{name}: {count} samples are NaN or infinite", count)
             )
-        if measured.clipped_frames[c]:
-            count = int(measured.clipped_frames[c])
+        tops = _flat_tops(x[:, c]) if float(measured.peak_dbfs[c]) > -40 else 0
+        count = max(int(measured.clipped_frames[c]), tops)
+        if count:
             found.append(
-                Finding(
-                    "clipped", "fault", c, f"{name}: {count} samples at full scale; lower the gain", count
-                )
+                Finding("clipped", "fault", c, f"{name}: {count} samples clipped; lower the gain", count)
             )
-        if measured.dead[c] or (strongest > -70 and level < strongest - 50):
+        level = 20 * np.log10(max(float(alternating[c]), 1e-10))
+        if measured.dead[c] or alternating[c] < 10 ** (-50 / 20) * strongest:
             found.append(Finding("dead", "fault", c, f"{name} carries no signal ({level:.0f} dBFS)", level))
         dc = abs(float(measured.dc[c]))
-        if dc > 0.003 and 20 * np.log10(dc) > level - 12:
-            found.append(Finding("dc", "warning", c, f"{name} has a DC offset of {dc:.4f} of full scale", dc))
+        if dc > max(3e-4, 0.1 * float(alternating[c])):
+            found.append(Finding("dc", "warning", c, f"{name} has a DC offset of {dc:.5f} of full scale", dc))
     return found
 
 
-def _normalisation(x: NDArray[Any], fs: int, format: str) -> Finding:
-    ambix = convert(x, source=format, target="ambix").astype(np.float64)
+def _flat_tops(x: NDArray[Any]) -> int:
+    """Samples in runs of three or more at the very highest or lowest value that end with a corner.
+
+    A slow wave can rest at its top for some samples too, but leaves it gently; a clipped one does not.
+    """
+    total = 0
+    for sign in (1, -1):
+        y = sign * x
+        top = float(y.max())
+        if top <= 0 or top >= CLIP_LEVEL:
+            continue
+        at = y >= top * (1 - 1e-6)
+        edge = np.flatnonzero(np.diff(np.concatenate([[0], at.view(np.int8), [0]])))
+        for start, end in zip(edge[::2], edge[1::2], strict=True):
+            if end - start >= 3 and start > 0 and end < len(y):
+                total += int(end - start) if min(y[start - 1], y[end]) < top * 0.995 else 0
+    return total
+
+
+def _copies(x: NDArray[Any], names: tuple[str, ...], dead: set[int | None]) -> list[Finding]:
+    """Channels that are copies or mixtures of others, as an audio server makes them that remixes 4
+    channels.
+    """
+    alive = [c for c in range(4) if c not in dead]
+    if len(alive) < 2:
+        return []
+    y = x[:, alive].astype(np.float64)
+    y -= y.mean(axis=0)
+    c = y.T @ y
+    scale = np.sqrt(np.diag(c))
+    r = c / np.outer(scale, scale)
+    eigen = np.linalg.eigvalsh(r)
+    limit = 1e-7  # -70 dB: a copy, not two capsules
+    if eigen[1] < limit * eigen[-1] and len(alive) > 2 and np.all(eigen[:-1] < limit * eigen[-1]):
+        # All channels are one signal: a single plane wave is that too, unless the gains rule it out.
+        gains = c[:, -1] / c[-1, -1]
+        if np.allclose(np.abs(gains), 1.0, atol=1e-3):
+            return [Finding("duplicated", "fault", None, "all channels carry the same signal (mono)", 1.0)]
+        return []
+    found = []
+    for i in range(len(alive)):
+        for j in range(i):
+            if 1 - r[i, j] ** 2 < limit:
+                a, b = names[alive[j]], names[alive[i]]
+                found.append(
+                    Finding("duplicated", "fault", alive[i], f"{b} is a copy of {a}", float(r[i, j]))
+                )
+    return found
+
+
+def _field_findings(
+    x: NDArray[Any], fs: int, format: str, dead: set[int | None]
+) -> tuple[list[Finding], str, dict[str, float]]:
+    from dsp import field_statistics as fields
+    from dsp.resample import resample
+
+    part = fields.excerpt(np.asarray(x, np.float32), fs)
+    if fs != fields.FS:
+        part = resample(part, int(fs), fields.FS)
+    ambix = part.astype(np.float64) @ conversion_matrix(format, "ambix").T
     ambix -= ambix.mean(axis=0)
-    w = float(np.mean(ambix[:, 0] ** 2))
-    v = float(np.mean(np.sum(ambix[:, 1:] ** 2, axis=1)))
-    if w < 1e-12:
-        return Finding("normalisation", "unknown", None, "too quiet to tell the normalisation", None)
-    ratio = 10 * np.log10(v / w + 1e-12)
-    if abs(ratio) < 2.0:
-        return Finding(
-            "normalisation", "ok", None, f"(X^2+Y^2+Z^2)/W^2 is {ratio:+.1f} dB, as {format} has it", ratio
+    names = CHANNEL_NAMES[format]
+    even = dict.fromkeys(_RATIOS_DB, 1 / 3)
+    field = fields.analyse_field(ambix)
+    if field.steady and np.sqrt(np.mean(ambix[:, 0] ** 2)) < 10 ** (-60 / 20):
+        text = "a steady sound below -60 dBFS may be the microphone's own noise"
+        return [Finding("normalisation", "unknown", None, text)], "unknown", even
+    if dead:
+        return (
+            [Finding("normalisation", "unknown", None, "cannot be told with a dead channel")],
+            "unknown",
+            even,
         )
-    return Finding(
-        "normalisation",
-        "unknown",
-        None,
-        f"(X^2+Y^2+Z^2)/W^2 is {ratio:+.1f} dB; {format} should give 0",
-        ratio,
-    )
+    capsule = _capsule_finding(field, format)
+    if capsule is not None:
+        return [capsule], "unknown", even
+    weak = _weak_finding(field, format, fields)
+    ratio, error = fields.velocity_ratio_db(ambix)
+    if weak is not None and weak.severity == "fault":
+        return [weak], "unknown", even
+    found = [weak] if weak is not None else []
+    shifted = _shifted_finding(ambix, format, names, fields)
+    if shifted is not None:
+        found.append(shifted)
+    if ratio > 7.3:
+        text = f"(X^2+Y^2+Z^2)/W^2 is {ratio:+.1f} dB: W is too weak for any convention"
+        channel = 0 if names[0] == "W" else None
+        return [*found, Finding("weak", "fault", channel, text, ratio)], "unknown", even
+    finding, name, probabilities = _normalisation(ratio, error, format)
+    return [*found, finding], name, probabilities
+
+
+def _capsule_finding(field: Any, format: str) -> Finding | None:
+    from dsp.field_statistics import capsule_statistics, invert_capsule
+
+    own = format if format in ("a", "a2") else None
+    best: tuple[float, str, int] | None = None
+    for layout in (own,) if own else ("a", "a2"):
+        level, correlation = capsule_statistics(field.covariance, layout)
+        worst = int(np.argmin(level))
+        if level[worst] < -16.0 and field.spread_db > _ONE_DIRECTION_DB:
+            name = CHANNEL_NAMES[layout][worst]
+            text = f"capsule {name} is dead ({level[worst]:.0f} dB against the others)"
+            return Finding("capsule_dead", "fault", worst if own else None, text, float(level[worst]))
+        odd = int(np.argmin(correlation))
+        if correlation[odd] < -0.2:
+            undone = invert_capsule(field.covariance, layout, odd)
+            _, mended = capsule_statistics(undone, layout)
+            ratio = 10 * np.log10(np.sum(np.diag(undone)[1:]) / max(float(undone[0, 0]), 1e-12))
+            if mended.min() > 0.3 and -2.5 < ratio < 3.0 and (best is None or mended.min() > best[0]):
+                best = (float(mended.min()), layout, odd)
+    if best is None:
+        return None
+    name = CHANNEL_NAMES[best[1]][best[2]]
+    text = f"capsule {name} is inverted: turn its sign before the conversion"
+    return Finding("capsule_inverted", "fault", best[2] if own else None, text, best[0])
+
+
+def _weak_finding(field: Any, format: str, fields: Any) -> Finding | None:
+    if format in ("a", "a2"):
+        level, _ = fields.capsule_statistics(field.covariance, format)
+        worst = int(np.argmin(level))
+        if field.spread_db > _ONE_DIRECTION_DB and level[worst] < -9.0:
+            name = CHANNEL_NAMES[format][worst]
+            text = f"capsule {name} is weak ({level[worst]:.0f} dB against the others)"
+            return Finding("weak", "fault", worst, text, float(level[worst]))
+        return None
+    power = np.maximum(np.diag(field.late), 1e-12 * np.trace(field.late))[1:]
+    level = np.array([10 * np.log10(power[i] / np.mean(np.delete(power, i))) for i in range(3)])
+    worst = int(np.argmin(level))
+    axis = ("Y", "Z", "X")[worst]
+    channel = CHANNEL_NAMES[format].index(axis)
+    if level[worst] >= _WEAK_DB:
+        return None
+    if field.spread_db < _ONE_DIRECTION_DB or (field.steady and level[worst] > -26.0):
+        text = f"{axis} is low ({level[worst]:.0f} dB), but the sound comes from too few directions to judge"
+        return Finding("weak", "unknown", channel, text, float(level[worst]))
+    if level[worst] < -26.0:
+        text = f"{axis} is dead: {level[worst]:.0f} dB against the other axes in a field from all around"
+        return Finding("dead", "fault", channel, text, float(level[worst]))
+    text = f"{axis} is weak ({level[worst]:.0f} dB against the other axes)"
+    return Finding("weak", "fault", channel, text, float(level[worst]))
+
+
+def _shifted_finding(ambix: NDArray[Any], format: str, names: tuple[str, ...], fields: Any) -> Finding | None:
+    if format in ("a", "a2"):
+        return None  # capsules are apart: small delays between them are right
+    delay, clear = fields.pair_delays(ambix)
+    for c in range(4):
+        others = [j for j in range(4) if j != c and clear[c, j] > 2.0]
+        if len(others) < 2:
+            continue
+        values = delay[c, others]
+        rest = [delay[i, j] for i in others for j in others if i < j and clear[i, j] > 2.0]
+        agree = float(np.ptp(values)) <= 0.5 and abs(float(np.mean(values))) >= 1.5
+        if agree and all(abs(r) <= 0.5 for r in rest):
+            ms = float(np.mean(values)) / fields.FS * 1000
+            channel = names.index(CHANNEL_NAMES["ambix"][c])
+            text = f"{names[channel]} is {abs(ms):.2f} ms {'late' if ms > 0 else 'early'} against the others"
+            return Finding("time_shifted", "fault", channel, text, ms)
+    return None
+
+
+def _normalisation(ratio: float, error: float, format: str) -> tuple[Finding, str, dict[str, float]]:
+    """Probabilities from a Gaussian error; a doubt of 5 % stays open between FuMa and N3D, and 1 % for
+    SN3D.
+    """
+    likely = {name: np.exp(-0.5 * ((ratio - at) / error) ** 2) for name, at in _RATIOS_DB.items()}
+    total = sum(likely.values())
+    tail = 0.5 * (1 - erf(min(abs(ratio - at) for at in _RATIOS_DB.values()) / error / sqrt(2)))
+    if not np.isfinite(error) or error > 1.2 or total < 1e-12 or tail < 1e-3:
+        text = f"(X^2+Y^2+Z^2)/W^2 is {ratio:+.1f} dB (+-{error:.1f}): the normalisation cannot be told"
+        finding = Finding("normalisation", "unknown", None, text, ratio)
+        return finding, "unknown", dict.fromkeys(_RATIOS_DB, 1 / 3)
+    p = {name: float(v / total) for name, v in likely.items()}
+    best = max(p, key=lambda name: p[name])
+    quoted = f"(X^2+Y^2+Z^2)/W^2 is {ratio:+.1f} dB against {format}"
+    if best == "ambix":
+        severity: Severity = "ok" if p[best] > 0.9 else "unknown"
+        text = f"{quoted}: as it should be" if severity == "ok" else f"{quoted}: not clear"
+        return (
+            Finding("normalisation", severity, None, text, ratio),
+            best if severity == "ok" else "unknown",
+            p,
+        )
+    if p["ambix"] > 0.05:
+        return Finding("normalisation", "unknown", None, f"{quoted}: not clear", ratio), "unknown", p
+    looks = {"fuma": "W is 3 dB low, as in FuMa", "n3d": "X, Y, Z are 4.8 dB high, as in N3D"}
+    if p[best] > 0.75:
+        text = f"{quoted}: {looks[best]} ({100 * p[best]:.0f} %)"
+        return Finding("normalisation", "fault", None, text, ratio), best, p
+    text = f"{quoted}: not SN3D; FuMa or N3D is not clear"
+    return Finding("normalisation", "fault", None, text, ratio), "unknown", p

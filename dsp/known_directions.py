@@ -217,7 +217,7 @@ def _name(
     carried = f"the channels Y, Z, X carry {', '.join(names)}"
     swapped = _swapped_capsules(permutation, capsules or "a")
     if names == ("+Y", "+Z", "+X"):
-        if gains_db is not None and max(abs(g) for g in gains_db) > 1.5:
+        if gains_db is not None and max(abs(g) for g in gains_db) > 2.0:
             listed = ", ".join(f"{a} {g:+.1f} dB" for a, g in zip(_AXES, gains_db, strict=True))
             return "gains", f"the axes are right, the gains are not: {listed}{_norm(gains_db)}", None
         return "none", "order, signs and gains are right", None

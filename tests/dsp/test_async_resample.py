@@ -1,0 +1,77 @@
+"""The steerable resampler against closed-form positions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dsp
+from dsp.errors import InputError
+
+
+def expected_positions(count, ppm_from, ppm_to, ramp_steps):
+    """Input position of interpolated frame n for a speed that goes in a straight line and then stays."""
+    steps = np.full(count, 1 + ppm_to * 1e-6)
+    n = min(ramp_steps, count)
+    change = (ppm_to - ppm_from) * 1e-6 / max(ramp_steps, 1)
+    steps[:n] = 1 + ppm_from * 1e-6 + change * np.arange(n)
+    return np.concatenate([[0.0], np.cumsum(steps)[:-1]])
+
+
+@pytest.mark.parametrize("fs_in", [48000, 24000])
+@pytest.mark.parametrize("hz", [997.0, 5000.0])
+def test_thd_and_noise_stay_below_minus_100_db_under_a_ramp(fs_in, hz):
+    seconds = 4
+    x = np.sin(2 * np.pi * hz * np.arange(seconds * fs_in) / fs_in).astype(np.float32)[:, None]
+    r = dsp.AsyncResampler(fs_in, 24000, 1, ppm=-200)
+    r.steer(200, over_s=3)
+    y = r.push(x)[:, 0].astype(np.float64)
+    down = fs_in // 24000
+    taps = r._table.shape[1]
+    position = expected_positions(down * len(y) + 1, -200, 200, 3 * fs_in) - taps / 2
+    late = dsp.Resampler(fs_in, 24000, 1).delay_frames if down > 1 else 0
+    at = position[::down][: len(y)]
+    at = np.concatenate([np.full(late, at[0]), at])[: len(y)]
+    phase = 2 * np.pi * hz * at / fs_in
+    basis = np.stack([np.sin(phase), np.cos(phase)], axis=1)[500:]
+    weights, *_ = np.linalg.lstsq(basis, y[500:], rcond=None)
+    rest = np.std(y[500:] - basis @ weights)
+    amplitude = float(np.hypot(*weights))
+    assert 20 * np.log10(rest / (amplitude / np.sqrt(2))) < -100
+    assert 20 * np.log10(amplitude) == pytest.approx(0, abs=0.01)
+    assert r.ppm == pytest.approx(200, abs=1e-3)
+
+
+def test_block_size_does_not_matter():
+    x = np.random.default_rng(0).standard_normal((20000, 4)).astype(np.float32)
+    a, b = dsp.AsyncResampler(48000, 24000, 4, 150), dsp.AsyncResampler(48000, 24000, 4, 150)
+    a.steer(-180, over_s=0.2)
+    b.steer(-180, over_s=0.2)
+    parts, at, rng = [], 0, np.random.default_rng(1)
+    while at < len(x):
+        size = int(rng.integers(1, 1200))
+        parts.append(b.push(x[at : at + size]))
+        at += size
+    assert np.array_equal(a.push(x), np.concatenate(parts))
+
+
+@pytest.mark.parametrize("ppm", [-200, 0, 200])
+def test_the_count_follows_the_clock(ppm):
+    r = dsp.AsyncResampler(48000, 24000, 1, ppm)
+    count = sum(len(r.push(np.zeros((4800, 1), np.float32))) for _ in range(200))
+    assert count == pytest.approx(480000 / (1 + ppm * 1e-6), abs=2)
+
+
+def test_an_impulse_arrives_after_the_delay_it_says():
+    x = np.zeros((9600, 1), np.float32)
+    x[4800] = 1
+    r = dsp.AsyncResampler(48000, 24000, 1)
+    assert np.argmax(np.abs(r.push(x))) == pytest.approx((4800 / 48000 + r.delay_s) * 24000, abs=1)
+
+
+def test_refusals():
+    r = dsp.AsyncResampler(48000, 24000, 1)
+    with pytest.raises(InputError, match="5000"):
+        r.steer(5000)
+    with pytest.raises(InputError, match="1 samples"):
+        r.push(np.array([[np.nan]]))

@@ -1,0 +1,194 @@
+"""The check of a recording: faults made by their definition in plane-wave fields; real files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import dsp
+from dsp.errors import InputError
+
+FS = 24000
+SECONDS = 6
+
+
+def room(seed: int) -> np.ndarray:
+    """(frames, 4) AmbiX: bursts of coloured noise from two directions, each with 1500 reflections."""
+    rng = np.random.default_rng(seed)
+    n = SECONDS * FS
+    out = np.zeros((n, 4))
+    for _ in range(2):
+        envelope = np.repeat(rng.uniform(0, 1, SECONDS * 5) > 0.5, FS // 5)[:n]
+        dry = np.convolve(rng.standard_normal(n), 0.85 ** np.arange(40), "same") * envelope
+        response = np.zeros((int(0.5 * FS), 4))
+        response[0] = dsp.encode(np.ones(1), rng.uniform(-180, 180), rng.uniform(-20, 30))[0]
+        delays = rng.uniform(0.003, 0.5, 1500)
+        towards = rng.standard_normal((1500, 3))
+        az, el = dsp.unit_to_direction(towards)
+        gains = 0.12 * 10 ** (-3 * delays / 0.4) * rng.choice([-1, 1], 1500)
+        waves = np.array([dsp.encode(np.array([g]), a, e)[0] for g, a, e in zip(gains, az, el, strict=True)])
+        np.add.at(response, (delays * FS).astype(int).clip(0, len(response) - 1), waves)
+        size = 1 << 18
+        spectrum = np.fft.rfft(dry, size)[:, None] * np.fft.rfft(response, size, axis=0)
+        out += np.fft.irfft(spectrum, size, axis=0)[:n]
+    out *= 0.3 / np.max(np.abs(out))
+    return (out + 3e-5 * rng.standard_normal(out.shape)).astype(np.float32)
+
+
+ROOMS = [room(seed) for seed in range(3)]
+
+
+def codes(report, *severities):
+    return {f.code for f in report.findings if f.severity in (severities or ("fault", "warning"))}
+
+
+@pytest.mark.parametrize("foa", ROOMS)
+@pytest.mark.parametrize("name", dsp.FORMATS)
+def test_a_healthy_recording_has_no_finding_in_any_format(foa, name):
+    report = dsp.check(dsp.convert(foa, source="ambix", target=name), FS, name)
+    assert codes(report) == set(), report.to_dict()["findings"]
+    assert report.ok
+    json.dumps(report.to_dict())
+
+
+@pytest.mark.parametrize("fs", [44100, 48000])
+def test_other_rates(fs):
+    foa = dsp.resample(ROOMS[0], FS, fs)
+    assert codes(dsp.check(foa, fs)) == set()
+    n3d = dsp.convert(foa, source="ambix", target="n3d")
+    assert dsp.check(n3d, fs).normalisation == "n3d"
+
+
+@pytest.mark.parametrize("foa", ROOMS)
+def test_normalisation_is_named(foa):
+    n3d = dsp.check(dsp.convert(foa, source="ambix", target="n3d"), FS)
+    assert (n3d.normalisation, codes(n3d)) == ("n3d", {"normalisation"})
+    fuma = dsp.check((foa * [0.5**0.5, 1, 1, 1]).astype(np.float32), FS)
+    assert "normalisation" in codes(fuma)
+    assert fuma.probabilities["ambix"] < 0.05
+    assert dsp.check(foa, FS).normalisation == "ambix"
+
+
+@pytest.mark.parametrize("foa", ROOMS)
+@pytest.mark.parametrize("channel", [1, 2, 3])
+def test_dead_and_weak_channels(foa, channel):
+    for gain, code in ((0.0, "dead"), (1e-5, "dead"), (0.25, "weak")):
+        x = foa.copy()
+        x[:, channel] *= gain
+        found = [f for f in dsp.check(x, FS).findings if f.severity == "fault"]
+        assert [(f.code, f.channel) for f in found] == [(code, channel)]
+        assert "WYZX"[channel] in found[0].message
+
+
+@pytest.mark.parametrize("layout", ["a", "a2"])
+@pytest.mark.parametrize("capsule", range(4))
+def test_capsule_faults_are_named_from_b_format_and_from_capsules(layout, capsule):
+    for gain, code in ((0.0, "capsule_dead"), (-1.0, "capsule_inverted")):
+        a = dsp.convert(ROOMS[capsule % 3], source="ambix", target=layout)
+        a[:, capsule] *= gain
+        report = dsp.check(dsp.convert(a, source=layout, target="ambix"), FS)
+        (finding,) = [f for f in report.findings if f.severity == "fault"]
+        assert finding.code == code
+        assert dsp.CHANNEL_NAMES[layout][capsule] in finding.message
+    inverted = dsp.check(a, FS, layout)
+    assert [f.channel for f in inverted.findings if f.code == "capsule_inverted"] == [capsule]
+
+
+def test_clipping_below_full_scale_too():
+    x = ROOMS[0].copy()
+    x[:, 3] = np.clip(x[:, 3], -0.08, 0.08)
+    (finding,) = [f for f in dsp.check(x, FS).findings if f.code == "clipped"]
+    assert finding.channel == 3
+    x = ROOMS[0] * 6
+    assert "clipped" in codes(dsp.check(np.clip(x, -1, 1), FS))
+
+
+def test_a_slow_sine_is_not_clipped():
+    t = np.arange(5 * FS) / FS
+    sine = np.round(0.2 * np.sin(2 * np.pi * 40 * t) * 2**15) / 2**15
+    assert "clipped" not in codes(dsp.check(dsp.encode(sine, 20, 10), FS))
+
+
+def test_dc_and_nan():
+    x = ROOMS[1].copy()
+    x[:, 2] += 0.004
+    x[7, 0] = np.nan
+    report = dsp.check(x, FS)
+    assert {(f.code, f.channel) for f in report.findings if f.code in ("dc", "nonfinite")} == {
+        ("dc", 2),
+        ("nonfinite", 0),
+    }
+
+
+def test_copies_and_mono():
+    for i, j, gain in ((0, 2, 1.0), (3, 1, -0.5)):
+        x = ROOMS[2].copy()
+        x[:, i] = gain * x[:, j]
+        (finding,) = [f for f in dsp.check(x, FS).findings if f.code == "duplicated"]
+        assert finding.channel == max(i, j)
+    mono = np.repeat(ROOMS[2][:, :1], 4, axis=1)
+    assert "duplicated" in codes(dsp.check(mono, FS))
+
+
+def test_what_cannot_be_known_is_unknown_not_a_fault():
+    noise = np.random.default_rng(0).standard_normal(5 * FS) * 0.1
+    one_wave = dsp.check(
+        dsp.encode(noise, 0, 0), FS
+    )  # Y and Z are silent, rightly; it is told as dead channels
+    assert "normalisation" in codes(one_wave, "unknown")
+    oblique = dsp.check(dsp.encode(noise, 40, 30), FS)
+    assert codes(oblique) == set()
+    own_noise = dsp.check(
+        (1e-4 * np.random.default_rng(1).standard_normal((5 * FS, 4))).astype(np.float32), FS
+    )
+    assert own_noise.normalisation == "unknown"
+    assert codes(own_noise) == set()
+    silence = dsp.check(np.zeros((FS, 4), np.float32), FS)
+    assert codes(silence) == {"dead"}
+    for report in (one_wave, oblique, own_noise, silence):
+        assert "orientation" in codes(report, "unknown")
+
+
+def test_order_and_signs_are_never_guessed():
+    """A mirror, an axis flip or another order of X, Y, Z is a valid sound field: no finding may appear."""
+    for x in (ROOMS[0] * [1, -1, 1, 1], ROOMS[0] * [1, 1, -1, -1], ROOMS[0][:, [0, 3, 1, 2]]):
+        assert codes(dsp.check(x.astype(np.float32), FS)) == set()
+
+
+def test_refusals():
+    with pytest.raises(InputError, match=r"\(10, 2\)"):
+        dsp.check(np.zeros((10, 2), np.float32), FS)
+    with pytest.raises(InputError, match="sn3d"):
+        dsp.check(np.zeros((10, 4), np.float32), FS, "sn3d")
+    with pytest.raises(InputError, match="int16"):
+        dsp.check(np.zeros((10, 4), np.int16), FS)
+
+
+def real(shared_data, path):
+    import soundfile
+
+    x, fs = soundfile.read(shared_data / "foa" / path, dtype="float32")
+    return x[:, :4], fs
+
+
+def test_the_dead_z_of_a_real_recording_is_found(shared_data):
+    report = dsp.check(*real(shared_data, "jsambisonics-foa/BF_rec1.ogg"), "fuma")
+    assert [(f.code, f.channel) for f in report.findings if f.severity == "fault"] == [("dead", 3)]
+
+
+@pytest.mark.parametrize("path", ["jsambisonics-hoa3/HOA3_rec1_01-08ch.ogg", "rir/IR_Gewandhaus_SH1.wav"])
+def test_real_n3d_files_are_told_from_ambix(shared_data, path):
+    foa, fs = real(shared_data, path)
+    wrong = dsp.check(foa, fs, "ambix")
+    assert "normalisation" in codes(wrong)
+    assert max(wrong.probabilities, key=wrong.probabilities.get) == "n3d"
+    assert dsp.check(foa, fs, "n3d").ok
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("jsambisonics-foa/BF_rec2.ogg", "fuma"), ("eigenscape/Beach.1.wav", "ambix")]
+)
+def test_healthy_real_files_are_not_accused(shared_data, path, name):
+    assert dsp.check(*real(shared_data, path), name).ok
