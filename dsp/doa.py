@@ -32,6 +32,8 @@ HIGH_HZ = 4000.0
 # it alone. Measured in `bench/dsp_doa.py`: 21 ms windows cost 2 to 3 degrees more at RT60 0.5 s.
 WINDOW_S = 128 / 24000
 FRAMES_PER_ROW = 40
+# Spaced capsules bend directions in proportion to frequency squared; so bins above this count less.
+TRUST_HZ = 1200.0
 DECAY_S = 0.060  # the room's decay that an onset must rise out of
 ONSET_RATIO = 1.5
 ONSET_CAP = 10.0
@@ -41,7 +43,13 @@ LEVEL_TIME_S = 0.5
 MEMORY_PER_ROW = 0.5  # what is left of older votes after 100 ms
 WIDE_EDGE_DEG = 80.0
 NARROW_EDGE_DEG = 55.0
-ACTIVE_CONFIDENCE = 0.25
+ACTIVE_CONFIDENCE = 0.15
+# log(uncertainty) = c0 + c1 log(scatter in degrees) + c2 log(effective votes) + c3 log(share near the peak),
+# by maximum likelihood over 140 simulated rooms (RT60 0 to 0.8 s, SNR 0 to 30 dB, 0.25 to 2 s), scaled so
+# that 68 % of the errors lie within; checked on other rooms in `bench/dsp_doa.py`.
+CLIP_FIT = (-0.953, 1.263, -0.309, -0.827)
+ROW_FIT = (-1.415, 1.301, -0.247, -1.126)
+FLOOR_DEG = 0.4  # what spaced capsules (r = 15 mm) bend an ideal wave
 SILENCE_DBFS = -110.0
 # Share of a uniform sphere that lies within 30 degrees of any direction.
 _UNIFORM_SHARE = 0.0669873
@@ -94,12 +102,14 @@ def _collect_votes(
     envelope: F32,
     running: F64,
     settings: F64,
+    trust: F32,
     unit: F32,
     weight: F32,
 ) -> int:  # pragma: no cover - compiled
     """Votes of one row. spectra: (frames, 4 [W Y Z X], 2, bins). Carried from row to row: envelope (bins,),
     what the room's decay leaves; running (2,): mean power per bin, frames seen. settings (5,): decay per
-    frame, onset ratio, onset cap, steady share, level smoothing. Fills unit (n, 3), weight (n,); returns n.
+    frame, onset ratio, onset cap, steady share, level smoothing. trust (bins,): weight of a bin. Fills
+    unit (n, 3) and weight (n,); returns n.
     """
     frames, _, _, bins = spectra.shape
     decay = np.float32(settings[0])
@@ -145,7 +155,7 @@ def _collect_votes(
                 # Compressed ratio of new sound to what was there: about the inverse variance of the vote.
                 rise = np.sqrt(min(cap, p / left - one) if left > np.float32(0) else cap)
                 w = max(w, rise * np.sqrt(rise) * np.sqrt(np.sqrt(relative)))
-            w *= direct * direct * direct * direct
+            w *= direct * direct * direct * direct * trust[b]
             if w > np.float32(0):
                 unit[count, 0], unit[count, 1], unit[count, 2] = x / r, y / r, z / r
                 weight[count] = w
@@ -165,6 +175,7 @@ class _VoteCounter:
         room = plan.frames_per_row * plan.bins
         self._unit = np.empty((room, 3), np.float32)
         self._weight = np.empty(room, np.float32)
+        self._trust = (1.0 / (1.0 + (plan.frequencies_hz / TRUST_HZ) ** 2)).astype(np.float32)
         step_s = plan.hop / plan.fs
         self._settings = np.array(
             [
@@ -180,7 +191,7 @@ class _VoteCounter:
         """Add the votes of one row (plan.row, 4) to `cells`."""
         spectra = self._stft.push_row(row)
         count = _collect_votes(
-            spectra, self._envelope, self._running, self._settings, self._unit, self._weight
+            spectra, self._envelope, self._running, self._settings, self._trust, self._unit, self._weight
         )
         histogram.add_votes(cells, self._unit, self._weight, count)
 
@@ -194,19 +205,21 @@ def _find_peak(cells: F32, out: F64) -> bool:
 def _confidence(share: float, votes: float) -> float:
     """0 for a share of the votes near the peak that a diffuse field could give, 1 when all votes are there.
 
-    The peak of a diffuse field is the largest of several random shares, hence three standard deviations.
+    The peak of isotropic noise exceeds the uniform share by 5 standard deviations in 1 of 100 windows.
     """
-    null = _UNIFORM_SHARE + 3.0 * np.sqrt(_UNIFORM_SHARE / max(votes, 1.0))
+    null = _UNIFORM_SHARE + 5.0 * np.sqrt(_UNIFORM_SHARE / max(votes, 1.0))
     return float(np.clip((share - null) / max(1.0 - null, 1e-3), 0.0, 1.0)) if null < 1 else 0.0
 
 
-def _uncertainty_deg(confidence: float, spread_sq: float, votes: float) -> float:
-    """Expected error in degrees (68 %): what the votes' scatter leaves after averaging, plus the bias by
-    early reflections, which grows as the votes disagree. Without agreement nothing is known: 90 degrees."""
-    statistical = spread_sq / max(votes / 4.0, 1.0)
-    bias = 0.1 * spread_sq
-    known = np.degrees(np.sqrt(statistical + bias)) + 0.1
-    return float(np.hypot(known, 90.0 * (1.0 - min(1.0, confidence / 0.3)) ** 2))
+def _uncertainty_deg(peak: F64, confidence: float, fit: tuple[float, float, float, float]) -> float:
+    """Expected error in degrees (68 %), from the scatter of the votes under the kernel, their effective
+    number and the share near the peak; 90 degrees when the confidence is 0."""
+    scatter = np.degrees(np.sqrt(max(peak[4], 0.0))) + 0.3
+    log_u = fit[0] + fit[1] * np.log(scatter) + fit[2] * np.log(max(peak[6], 1.0))
+    log_u += fit[3] * np.log(max(peak[3], 0.01))
+    known = np.hypot(np.exp(log_u), FLOOR_DEG)
+    unknown = 90.0 * (1.0 - min(1.0, confidence / 0.05))
+    return float(min(90.0, np.hypot(known, unknown)))
 
 
 def _angles(peak: F64) -> tuple[float, float]:
@@ -285,7 +298,7 @@ class DoaEstimator:
         peak = self._peak
         if level < SILENCE_DBFS or not _find_peak(self._cells, peak):
             return DoaFrame(t_s, np.nan, np.nan, 0.0, np.nan, level, False)
-        confidence = _confidence(peak[3], peak[5] / 4.0)
+        confidence = _confidence(peak[3], peak[5])
         own_share = histogram.share_near(self._own, peak[0], peak[1], peak[2])
         azimuth, elevation = _angles(peak)
         active = confidence >= ACTIVE_CONFIDENCE and bool(own_share > 2.5 * _UNIFORM_SHARE)
@@ -294,7 +307,7 @@ class DoaEstimator:
             azimuth,
             elevation,
             confidence,
-            _uncertainty_deg(confidence, peak[4], peak[6]),
+            _uncertainty_deg(peak, confidence, ROW_FIT),
             level,
             active,
         )
@@ -339,12 +352,12 @@ def steady_direction(foa: npt.ArrayLike, fs: int) -> DirectionEstimate:
     if power < 10 ** (SILENCE_DBFS / 10) or not _find_peak(cells, peak):
         return DirectionEstimate(np.nan, np.nan, 0.0, np.nan)
     azimuth, elevation = _angles(peak)
-    confidence = _confidence(peak[3], peak[5] / 4.0)
+    confidence = _confidence(peak[3], peak[5])
     return DirectionEstimate(
         azimuth,
         elevation,
         confidence,
-        _uncertainty_deg(confidence, peak[4], peak[6]),
+        _uncertainty_deg(peak, confidence, CLIP_FIT),
     )
 
 
