@@ -22,7 +22,7 @@ def _open(path: Path) -> Any:
         raise InputError(f"{path}: no such file")
     try:
         container = av.open(str(path))
-    except (OSError, ValueError) as error:
+    except (av.error.FFmpegError, OSError, ValueError) as error:
         raise InputError(f"{path}: FFmpeg cannot open it as a video: {error}") from None
     if not container.streams.video:
         container.close()
@@ -44,9 +44,7 @@ def frames(path: Path) -> Iterator[tuple[int, NDArray[np.uint8]]]:
             for frame in container.decode(stream):
                 if frame.pts is not None:
                     yield round(frame.pts * frame.time_base * 10**9), frame.to_ndarray(format="bgr24")
-        except av.error.EOFError:
-            return
-        except av.error.InvalidDataError:
+        except av.error.FFmpegError:
             return
 
 
@@ -136,7 +134,7 @@ def remux(source: Path, target: Path) -> list[int]:
                     for packet in reader.demux(template):
                         if packet.pts is not None and packet.size and not packet.is_corrupt:
                             put(packet)
-                except av.error.InvalidDataError:
+                except (av.error.EOFError, av.error.InvalidDataError):
                     pass
         except OSError as error:
             raise storage_error(error, target) from error

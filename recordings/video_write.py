@@ -8,6 +8,7 @@ encoder is the first of `ENCODERS` that this machine's FFmpeg can open; which on
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import threading
@@ -30,6 +31,7 @@ ENCODERS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("mpeg4", "yuv420p", {"qscale": "3", "bf": "0"}),
     ("mjpeg", "yuvj420p", {"qscale": "3"}),
 )
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ENOENT, errno.ENOTDIR}
 CONTAINER_OPTIONS = {"flush_packets": "1", "cluster_time_limit": "100"}
 
 
@@ -77,13 +79,10 @@ class VideoFile:
                 self._open(name, pixels, options, rate)
                 self.encoder = name
                 return
-            except OSError as error:
+            except (av.error.FFmpegError, OSError, ValueError) as error:
                 self._abandon()
-                if error.errno and not isinstance(error, ValueError):
+                if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
                     raise storage_error(error, path) from error
-                refused.append(f"{name}: {error}")
-            except ValueError as error:
-                self._abandon()
                 refused.append(f"{name}: {error}")
         wanted = encoder or ", ".join(name for name, _, _ in ENCODERS)
         raise MissingDependency(
@@ -98,7 +97,7 @@ class VideoFile:
         stream.width, stream.height, stream.pix_fmt = self.width_px, self.height_px, pixels
         stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
         stream.codec_context.gop_size = max(round(rate), 1)
-        stream.options = options
+        stream.codec_context.options = options
         stream.codec_context.open()
         self._stream, self._pixels = stream, pixels
 

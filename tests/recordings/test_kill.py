@@ -123,6 +123,19 @@ def test_a_repair_that_was_cut_off_is_taken_up_again(tmp_path, monkeypatch):
     assert Episode.open(path).original.frames > 24000
 
 
+@pytest.mark.parametrize("left", [0, 40])
+def test_a_video_file_without_any_picture_is_set_aside(tmp_path, left):
+    """A kill in the first instant leaves an empty or headless file; the sound is repaired all the same."""
+    path, _ = record_and_kill(tmp_path, "early", 0.3)
+    video = path / "video.mkv"
+    video.write_bytes(b"\x1a\x45\xdf\xa3" * (left // 4))  # the first bytes of Matroska, again and again
+    done = repair(path, report=False)
+    assert done.ok, done.problems
+    episode = Episode.open(path)
+    assert not video.exists() and len(episode.frame_times()) == 0 and episode.duration_s > 0.1
+    assert (path / "before_repair" / "unreadable" / "video.mkv").stat().st_size == left
+
+
 def test_nothing_recorded_cannot_be_repaired_and_says_so(tmp_path):
     from dsp.errors import InputError
     from recordings import EpisodeWriter, Profile
