@@ -52,6 +52,7 @@ class LiveCamera:
         self._capture: Any = None
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._reader: threading.Thread | None = None
         self._sink: Sink | None = None
         self._gate = threading.Lock()  # a reader that was left behind must not deliver
         self._reader_id = 0
@@ -102,9 +103,11 @@ class LiveCamera:
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         self._watcher = None
-        if self._capture is not None:
-            self._abandon(self._capture)
-        self._capture = self._info = None
+        if self._reader is not None:
+            self._reader.join(self._read_deadline_s)  # it may hang in the driver; then it is left behind
+        elif self._capture is not None:
+            self._capture.release()
+        self._capture = self._info = self._reader = None
 
     def close(self) -> None:
         """Stop and give the camera back."""
@@ -212,21 +215,26 @@ class LiveCamera:
         who = holders_of_file(self.name) if isinstance(self.address, int) else []
         return f" It is held by {', '.join(who)}; stop that first." if who else ""
 
-    def _abandon(self, capture: Any) -> None:
-        """Release without waiting: release() blocks while another thread reads."""
-        threading.Thread(target=capture.release, name="camera release", daemon=True).start()
-
     # ------------------------------------------------------------------ running
 
     def _begin_reading(self) -> None:
         with self._gate:
             self._reader_id += 1
             number = self._reader_id
-        threading.Thread(
+        self._reader = threading.Thread(
             target=self._read, args=(self._capture, number), name="camera reader", daemon=True
-        ).start()
+        )
+        self._reader.start()
 
     def _read(self, capture: Any, number: int) -> None:
+        """Deliver pictures until another reader has taken over, and release the capture then: nobody else
+        may, since OpenCV crashes when a capture is released during a read."""
+        try:
+            self._read_until_replaced(capture, number)
+        finally:
+            capture.release()
+
+    def _read_until_replaced(self, capture: Any, number: int) -> None:
         while True:
             ok, image = capture.read()
             arrival = monotonic_ns()
@@ -300,8 +308,7 @@ class LiveCamera:
         self._event("lost", why)
         with self._gate:
             self._reader_id += 1
-        self._abandon(self._capture)
-        self._capture = None
+        self._capture = self._reader = None
         if not self._reconnect:
             return False
         tries = 0

@@ -8,11 +8,17 @@ from typing import Any
 
 from capture.camera import camera_devices
 from capture.portaudio_devices import H3VR_MENU, InputDevice
-from capture.rig import parse_rig
+from capture.rig import DEFAULT_RIG, parse_rig
 from dsp.errors import HearthError, InputError
 
 # Names that ALSA and sound servers give to themselves rather than to a microphone.
 _NOT_A_MICROPHONE = ("default", "sysdefault", "pulse", "pipewire", "jack", "front", "dmix", "dsnoop", "null")
+
+_HEAD = """# The rig: microphone, camera, room, storage, endpoints. Units are in the names of the keys;
+# a misspelt key is an error. `hearth doctor` compares this file with the devices.
+hearth_rig: 1
+name: rig
+"""
 
 _ROOM = """
 # The room is a box: origin in a floor corner, x and y along the walls, z up, metres. Measure yours.
@@ -32,13 +38,6 @@ storage:
 endpoints:  # ZeroMQ addresses of the live stream; 0.0.0.0 instead of 127.0.0.1 opens them to the network
   stream: tcp://127.0.0.1:5771
   commands: tcp://127.0.0.1:5772
-"""
-
-_VIRTUAL = """virtual:
-  seed: 0  # another number, another scene
-  scene: request  # request: one request about a device | talk: somebody keeps talking
-  rt60_s: 0.3  # reverberation time
-  snr_db: 30  # talker against sensor noise
 """
 
 
@@ -88,7 +87,7 @@ def first_rig(microphones: list[InputDevice], cameras: list[tuple[int, str]], pr
             f"no microphone with four channels found (inputs: {names}): this rig is the virtual room."
             " Plug one in and run `hearth init --force`."
         )
-        text = _head("virtual") + _virtual_devices() + _ROOM + _VIRTUAL
+        text = DEFAULT_RIG.read_text(encoding="utf-8")
         summary: dict[str, Any] = {"microphone": "virtual", "camera": "virtual"}
     else:
         device = four[0]
@@ -97,7 +96,7 @@ def first_rig(microphones: list[InputDevice], cameras: list[tuple[int, str]], pr
         if "h3-vr" not in device.name.lower():
             notes.append("is it an ambisonic microphone in AmbiX order? If not, change microphone.format.")
         notes.append(f"camera: /dev/video{cameras[0][0]} ({cameras[0][1]})" if cameras else "no camera found")
-        text = _head("rig") + _microphone(name) + _camera(cameras) + _ROOM
+        text = _HEAD + _microphone(name) + _camera(cameras) + _ROOM
         summary = {"microphone": name, "camera": f"v4l2 {cameras[0][0]}" if cameras else "none"}
     parse_rig(text, "the first rig.yaml")  # what we write must be what we read
     return FirstRig(text, tuple(notes), summary)
@@ -106,29 +105,6 @@ def first_rig(microphones: list[InputDevice], cameras: list[tuple[int, str]], pr
 def _stem(name: str) -> str:
     """The card's part of an ALSA name: `H3-VR: USB Audio (hw:2,0)` -> `H3-VR`."""
     return name.split(":")[0].split("(")[0].strip()
-
-
-def _head(name: str) -> str:
-    return (
-        "# The rig: microphone, camera, room, storage, endpoints. Units are in the names of the keys;\n"
-        "# a misspelt key is an error. `hearth doctor` compares this file with the devices.\n"
-        f"hearth_rig: 1\nname: {name}\n"
-    )
-
-
-def _virtual_devices() -> str:
-    return """microphone:
-  source: virtual  # virtual | sounddevice | pyaudio | file
-  position_m: [2.6, 0.4, 1.2]  # of the capsules, in the room
-  yaw_deg: 90  # where its front points: 0 along x, 90 along y
-camera:
-  source: virtual  # virtual | v4l2 | url | file | none
-  width_px: 640
-  height_px: 360
-  fps: 15
-  hfov_deg: 90
-  position_m: [0.0, 0.0, 0.08]  # of the camera, from the microphone: x forward, y left, z up
-"""
 
 
 def _microphone(name: str) -> str:

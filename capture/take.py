@@ -93,10 +93,11 @@ def record(
 
 
 class _Interrupts:
-    """The first SIGINT or SIGTERM asks the recorder to end; the second aborts."""
+    """The first SIGINT or SIGTERM asks the recorder to end; the second aborts, also while it finishes."""
 
     def __init__(self, recorder: Recorder, enabled: bool) -> None:
         self._recorder, self._enabled = recorder, enabled
+        self._count = 0
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> None:
@@ -109,7 +110,7 @@ class _Interrupts:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._recorder.stop_reason == "interrupt":
+        self._count += 1
+        if self._count > 1:
             raise KeyboardInterrupt
         self._recorder.finish_because("interrupt")
-        self._recorder.stop_reason = "interrupt"

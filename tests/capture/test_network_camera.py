@@ -1,0 +1,179 @@
+"""LiveCamera against a real MJPEG camera over HTTP on this machine, which can stall, end and come back."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import cv2
+import numpy as np
+import pytest
+
+from capture.blocks import Item, SourceEvent, VideoFrame
+from capture.camera import LiveCamera, list_cameras
+from dsp.errors import DeviceError
+
+FPS = 20.0
+
+
+class MjpegServer:
+    """multipart/x-mixed-replace at FPS, as network cameras send it; the picture's level counts up."""
+
+    def __init__(self) -> None:
+        self.stall = threading.Event()  # set: connections stay open but send nothing
+        self.level = 0
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *args: object) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
+                self.end_headers()
+                begin, i = time.monotonic(), 0
+                try:
+                    while not server.ended.is_set():
+                        if server.stall.is_set():
+                            time.sleep(0.05)
+                            continue
+                        image = np.full((48, 64, 3), 40 + server.level % 200, np.uint8)
+                        server.level += 5
+                        data = cv2.imencode(".jpg", image)[1].tobytes()
+                        head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
+                        self.wfile.write(head.encode() + data + b"\r\n")
+                        i += 1
+                        time.sleep(max(0.0, begin + i / FPS - time.monotonic()))
+                except OSError:
+                    return
+
+        self.handler = Handler
+        self.ended = threading.Event()
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        self.ended = threading.Event()
+        self.http = ThreadingHTTPServer(("127.0.0.1", self.port), self.handler)
+        self.http.daemon_threads = True
+        self.port = self.http.server_address[1]
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+    def end(self) -> None:
+        """Connections and listener close, as when the camera loses power."""
+        self.ended.set()
+        self.http.shutdown()
+        self.http.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/stream.mjpg"
+
+
+@pytest.fixture
+def server() -> Iterator[MjpegServer]:
+    running = MjpegServer()
+    yield running
+    running.end()
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def kinds(items: list[Item]) -> list[str]:
+    return [i.kind for i in items if isinstance(i, SourceEvent)]
+
+
+def test_pictures_stall_and_return(server: MjpegServer) -> None:
+    camera = LiveCamera(server.url, fps=FPS, read_deadline_s=30.0)
+    info = camera.open()
+    assert (info.width_px, info.height_px) == (64, 48)
+    # "as it arrives", neither the 25 that FFmpeg makes up for such streams nor what was asked for
+    assert info.detail["fps_measured"] == pytest.approx(FPS, rel=0.5)
+    got: list[Item] = []
+    camera.start(got.append)
+    assert wait_for(lambda: sum(isinstance(i, VideoFrame) for i in got) >= 10, 20)
+    frames = [f for f in got if isinstance(f, VideoFrame)]
+    assert [f.seq for f in frames] == list(range(len(frames)))
+    assert {f.t_source for f in frames} == {"arrival"}, "container times of HTTP streams are fiction"
+    server.stall.set()
+    begin = time.monotonic()
+    assert wait_for(lambda: "stalled" in kinds(got), 10)
+    assert time.monotonic() - begin > 0.9
+    server.stall.clear()
+    assert wait_for(lambda: kinds(got)[-1] == "returned", 10)
+    camera.close()
+    assert "lost" not in kinds(got)
+
+
+@pytest.mark.slow
+def test_lost_camera_is_taken_back(server: MjpegServer) -> None:
+    camera = LiveCamera(server.url, fps=FPS, read_deadline_s=2.0)
+    got: list[Item] = []
+    camera.start(got.append)
+    assert wait_for(lambda: any(isinstance(i, VideoFrame) for i in got), 20)
+    server.end()
+    assert wait_for(lambda: "lost" in kinds(got), 10)
+    before = sum(isinstance(i, VideoFrame) for i in got)
+    server.start()
+    assert wait_for(lambda: "returned" in kinds(got), 30)
+    assert wait_for(lambda: sum(isinstance(i, VideoFrame) for i in got) > before + 5, 20)
+    camera.close()
+    frames = [f for f in got if isinstance(f, VideoFrame)]
+    assert [f.seq for f in frames] == list(range(len(frames)))
+    assert np.diff([f.t_ns for f in frames]).min() > 0
+    count = len(got)
+    time.sleep(0.3)
+    assert len(got) == count, "nothing comes after close"
+
+
+def test_frozen_picture_is_flagged(server: MjpegServer) -> None:
+    camera = LiveCamera(server.url, fps=FPS)
+    got: list[VideoFrame] = []
+    camera.start(lambda item: got.append(item) if isinstance(item, VideoFrame) else None)
+    assert wait_for(lambda: len(got) > 8, 20)
+    server.level = 200 * 5  # `level` is held: what follows is the same picture again and again
+    held = threading.Event()
+
+    def hold() -> None:
+        while not held.is_set():
+            server.level = 0
+            time.sleep(0.001)
+
+    threading.Thread(target=hold, daemon=True).start()
+    found = wait_for(lambda: any(f.flags == ("duplicate",) for f in got[-3:]), 10)
+    held.set()
+    camera.close()
+    assert found and got[2].flags == ()
+
+
+def test_open_has_a_deadline() -> None:
+    """Something that accepts the connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        camera = LiveCamera(
+            f"http://127.0.0.1:{listener.getsockname()[1]}/", open_deadline_s=1.0, read_deadline_s=1.0
+        )
+        begin = time.monotonic()
+        with pytest.raises(DeviceError, match=r"no picture within 1 s|cannot be opened"):
+            camera.open()
+        assert time.monotonic() - begin < 8
+
+
+def test_unreachable_and_absent_cameras_are_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]  # free again below
+    with pytest.raises(DeviceError, match=r"camera\.url"):
+        LiveCamera(f"http://127.0.0.1:{port}/", open_deadline_s=5).open()
+    with pytest.raises(DeviceError, match=r"/dev/video63 does not exist.*camera"):
+        LiveCamera(63).open()
+    assert "amera" in list_cameras()
