@@ -153,7 +153,8 @@ def import_(
     }
     text = [
         f"{episode.path}",
-        f"  {result['duration_s']:.1f} s, {result['format']}, {result['rate_hz']} Hz, {result['bits']} bits,"
+        f"  {result['duration_s']:.1f} s, {result['format']}, {result['rate_hz']} Hz,"
+        f" {str(result['bits']) + ' bits' if result['bits'] else 'compressed'},"
         f" {result['pictures']} pictures; sound {'ok' if result['sound_ok'] else 'has faults: hearth check'}",
         *[f"  note: {problem}" for problem in episode.original.problems],
     ]
@@ -207,7 +208,7 @@ def doa(
     source, named = _sound_of(path, format_name)
     with progress(f"directions of {path.name}", source.frames) as advance:
         rows = directions_of(source, named, advance)
-    result = {"path": str(path), "format": named, **summary(rows)}
+    result = {"path": str(path), "format": named, **summary(rows), "problems": source.problems}
     if csv is not None:
         from recordings.storage import write_atomic
 
@@ -225,6 +226,7 @@ def doa(
             f"mostly azimuth {result['azimuth_deg']:.1f}, elevation {result['elevation_deg']:.1f} degrees"
         )
     text = [f"{path}: {result['windows']} windows, {result['active']} active, {direction}"]
+    text += [f"  note: {problem}" for problem in source.problems]
     if csv is not None:
         text.append(f"  written to {csv}")
     emit({**result, "rows": rows}, as_json, text)

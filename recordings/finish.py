@@ -7,6 +7,7 @@ The manifest is written last, then the mark is removed: before that the episode 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from recordings.clock_fit import fit_clock
 from recordings.episode import CHECKS, RELEASE, RELEASE_RATE_HZ, TIMELINE, VIDEO, Episode
 from recordings.manifest import write_manifest
 from recordings.marker import remove_marker
-from recordings.storage import storage_errors, write_atomic
+from recordings.storage import StorageError, storage_errors, write_atomic
 from recordings.timeline import AudioMap, Line, TimelineWriter
 from recordings.wav_write import WavWriter
 
@@ -49,14 +50,29 @@ def complete(
     checks["video"] = _video_summary(episode)
     checks["clocks"] = clock_summary(episode.timeline(), episode.original.rate if episode.audio_paths else 0)
     checks.update(extra or {})
-    write_atomic(folder / CHECKS, (json.dumps(checks, indent=1, ensure_ascii=False) + "\n").encode())
+    _write_checks(folder, checks)
     if report:
-        from recordings.report import write_report
-
-        write_report(folder)
+        _make_page(folder, checks)
     write_manifest(folder)
     remove_marker(folder)
     return Episode.open(folder)
+
+
+def _write_checks(folder: Path, checks: dict[str, Any]) -> None:
+    write_atomic(folder / CHECKS, (json.dumps(checks, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _make_page(folder: Path, checks: dict[str, Any]) -> None:
+    """report.html; a fault of the page is logged and noted in checks.json: it must not cost the episode."""
+    from recordings.report import write_report
+
+    try:
+        write_report(folder)
+    except StorageError:
+        raise
+    except Exception as error:
+        logging.getLogger(__name__).warning("%s: no report.html: %s: %s", folder, type(error).__name__, error)
+        _write_checks(folder, {**checks, "report_error": f"{type(error).__name__}: {error}"})
 
 
 def is_first_order(episode: Episode) -> bool:

@@ -210,6 +210,19 @@ def test_a_crash_inside_finish_leaves_an_interrupted_episode(tmp_path, monkeypat
     assert not (writer.path / "manifest.json").exists()
 
 
+def test_a_fault_of_the_page_is_noted_and_costs_no_episode(tmp_path, monkeypatch, caplog):
+    import recordings.report
+
+    def broken(folder):
+        raise ZeroDivisionError("no width")
+
+    monkeypatch.setattr(recordings.report, "write_report", broken)
+    episode = record(tmp_path, scene(0.2), 10**9).finish()
+    assert episode.state == "finished" and episode.verify().ok
+    assert episode.checks["report_error"] == "ZeroDivisionError: no width"
+    assert "no report.html" in caplog.text
+
+
 def test_wrong_input_is_named(tmp_path):
     writer = record(tmp_path, scene(0.1), 10**9)
     with pytest.raises(InputError, match="exists already"):
