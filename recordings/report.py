@@ -24,6 +24,7 @@ from recordings import report_pictures, report_plan, report_tracks
 from recordings.audio_file import open_audio
 from recordings.episode import ORIGINALS, RELEASE, VIDEO, Episode
 from recordings.marker import MANIFEST
+from recordings.report_decision import decision_html
 from recordings.report_facts import PAGE, gather, load_profile
 from recordings.report_header import header_html
 from recordings.report_model import Check, Facts, Mark
@@ -173,6 +174,12 @@ def assemble(facts: Facts, sound: Sound | None, shown: list[Picture], notes: tup
         "player": player_html(sound),
         "timeline": timeline_html(facts, sound),
         "strip": strip_html(shown, facts),
+        "decision": decision_html(
+            facts.decision,
+            facts.declared_device,
+            facts.target_device,
+            facts.rig.microphone.yaw_deg if facts.rig.microphone else 0.0,
+        ),
         "story": story_html(facts.marks),
         "checks": checks_html(facts.checks),
         "files": files_html(facts),

@@ -13,6 +13,18 @@ from recordings.report_model import Check
 from recordings.report_rig import number
 from recordings.timeline import Line
 
+TITLES = {
+    "normalisation": "Ambisonic form",
+    "orientation": "Orientation",
+    "weak": "Weak channel",
+    "dc": "DC offset",
+    "nonfinite": "Broken samples",
+    "duplicated": "Copied channel",
+    "remixed": "Remixed channels",
+    "time_shifted": "Shifted channel",
+    "capsule_dead": "Dead capsule",
+    "capsule_inverted": "Inverted capsule",
+}
 NAMES = ("W", "Y", "Z", "X")
 
 
@@ -87,9 +99,7 @@ def _signal(data: Any) -> list[Check]:
         status = finding.get("severity")
         if status not in ("ok", "warning", "fault", "unknown"):
             status = "unknown"
-        title = {"normalisation": "Ambisonic form", "dc": "DC offset", "nonfinite": "Broken samples"}.get(
-            code, code.replace("_", " ").capitalize()
-        )
+        title = TITLES.get(code, code.replace("_", " ").capitalize())
         quality = ""
         if code == "normalisation":
             quality = (
@@ -129,6 +139,7 @@ def minus(text: str) -> str:
 
 def _sentence(text: str) -> str:
     text = minus(text.strip().replace("^2", "²"))
+    text = text[:1].upper() + text[1:]
     return text if not text or text[-1] in ".!?" else text + "."
 
 

@@ -11,7 +11,7 @@ from recordings.timeline import Line
 
 # Events that the checks tell about; they happen at no particular moment.
 IN_CHECKS = ("clock", "av_offset", "drift")
-UNSAID = ("home", "ready", "recorded", "gap")  # a gap has its own line in the timeline
+UNSAID = ("home", "ready", "recorded", "gap", "ended")  # a gap has its own line in the timeline
 LONGEST = 160
 OUTCOMES = {
     "done": "did it",
@@ -29,6 +29,7 @@ class Events:
     marks: list[Mark]
     declared: str | None
     was_declared: bool
+    evidence: Any = None
 
 
 def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[str, str]) -> Events:
@@ -36,6 +37,7 @@ def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[
     marks: list[Mark] = []
     declared: str | None = None
     was_declared = False
+    proof: Any = None
     for line in lines:
         if line["type"] == "gap":
             marks.append(_gap(line, clock))
@@ -49,7 +51,7 @@ def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[
             continue
         short = kind.rpartition(".")[2]
         if short in ("declare", "declared"):
-            was_declared = True
+            was_declared, proof = True, data.get("evidence")
             device = data.get("device_id", data.get("device"))
             declared = None if device is None else str(device)
         row, text, source = _in_words(kind, short, data, names)
@@ -63,7 +65,7 @@ def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[
             ):
                 start, end = float(clock(place["start_ns"])), float(clock(place["end_ns"]))
         marks.append(Mark(max(start, 0.0), row, text[:LONGEST], end, source))
-    return Events(marks, declared, was_declared)
+    return Events(marks, declared, was_declared, proof)
 
 
 def _gap(line: Line, clock: Callable[[Any], Any]) -> Mark:
@@ -91,21 +93,21 @@ def _in_words(kind: str, short: str, data: dict[str, Any], names: dict[str, str]
         outcome = data.get("outcome")
         return "Agent", f"is done ({OUTCOMES.get(str(outcome), outcome)})" if outcome else "is done", "agent"
     if short == "command":
+        order = str(data.get("command", "command")).rpartition(".")[2]
         if data.get("ok") is False:
             return (
                 "Home",
-                f"{name()}: {data.get('command', 'command')} refused ({data.get('error', '')})",
+                f"{name()}: {order} refused ({data.get('error', '')})",
                 "agent",
             )
         same = " (changed nothing)" if data.get("changed") in ({}, [], False) else ""
-        return "Home", f"{name()}: {data.get('command', 'command')}{same}", "agent"
+        return "Home", f"{name()}: {order}{same}", "agent"
     if kind.startswith(("agent.", "home.")):
         return kind.partition(".")[0].capitalize(), _plain(short, data), "agent"
     source = data.get("stream") or data.get("source")
     known = {
         "lost": "went away",
         "returned": "came back",
-        "ended": "ended",
         "overflow": "overflowed: the computer was too slow",
         "stalled": "stalled",
         "error": "reported an error",

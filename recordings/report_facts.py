@@ -16,6 +16,7 @@ from dsp.errors import HearthError
 from recordings import manifest, marker
 from recordings.profile import Profile, profile_from_yaml
 from recordings.report_checks import checks_in_words
+from recordings.report_decision import read_decision
 from recordings.report_events import marks_of_events
 from recordings.report_model import Facts, FileEntry, Floats, Mark, TrueSource, Verdict
 from recordings.report_rig import RigView, number, view_rig
@@ -228,4 +229,5 @@ def gather(
         declared_device=verdict.declared if verdict else None,
         target_device=(verdict.truth if verdict else None) or (profile.target_device if profile else None),
         names=names,
+        decision=read_decision(events.evidence),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recordings.profile import Profile
+from recordings.report_decision import Decision
 from recordings.report_rig import RigView
 
 Floats = NDArray[np.float64]
@@ -132,4 +133,5 @@ class Facts:
     notes: tuple[str, ...]  # what is missing or could not be read, in plain words
     declared_device: str | None = None
     target_device: str | None = None
+    decision: Decision | None = None
     names: dict[str, str] = field(default_factory=dict)  # id of a device or person -> its name

@@ -13,16 +13,20 @@ from recordings.report_model import Facts, Floats
 from recordings.report_rig import RigView
 
 WIDTH, MARGIN = 420.0, 14.0
+CLUSTER_DEG = 20.0
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Bearing:
-    """One direction for a stretch of time: resultant of the active windows, weighted by confidence."""
+    """The main direction of a stretch of time: the resultant, weighted by confidence, of the active windows
+    around the direction with the most weight."""
 
     azimuth_deg: float
     elevation_deg: float
     spread_deg: float  # half of the weight lies within
     windows: int
+    of_windows: int
     start_s: float
     end_s: float
     what: str
@@ -48,15 +52,19 @@ def bearing(facts: Facts) -> Bearing | None:
     if weight.sum() <= 0:
         return None
     units = geometry.unit_from_direction(track.azimuth_deg[chosen], track.elevation_deg[chosen])
-    mean = (units * weight[:, None]).sum(axis=0)
+    # Another source may sound at the same time: take the direction with the most weight around it.
+    near = np.degrees(np.arccos(np.clip(units @ units.T, -1.0, 1.0))) < CLUSTER_DEG
+    kept = near[int(np.argmax(near @ weight))]
+    mean = (units * (weight * kept)[:, None]).sum(axis=0)
     azimuth, elevation = geometry.direction_from_vector(mean)
-    apart = np.degrees(np.arccos(np.clip(units @ (mean / np.linalg.norm(mean)), -1.0, 1.0)))
+    apart = np.degrees(np.arccos(np.clip(units[kept] @ (mean / np.linalg.norm(mean)), -1.0, 1.0)))
     order = np.argsort(apart)
-    half = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
+    half = np.searchsorted(np.cumsum(weight[kept][order]), weight[kept].sum() / 2)
     return Bearing(
         float(azimuth),
         float(elevation),
         float(apart[order][min(half, len(order) - 1)]),
+        int(kept.sum()),
         int(chosen.sum()),
         start,
         end,
@@ -101,7 +109,9 @@ def live_rays(facts: Facts, azimuth_deg: Floats) -> list[list[int]]:
     if not facts.rig.has_plan:
         return []
     plan = Plan(facts.rig)
-    return [[round(v) for v in plan.ray_end(float(a))] for a in np.nan_to_num(azimuth_deg)]
+    angles, which = np.unique(np.round(np.nan_to_num(azimuth_deg)), return_inverse=True)
+    ends = [[round(v) for v in plan.ray_end(float(a))] for a in angles]
+    return [ends[i] for i in which]
 
 
 def room_plan(facts: Facts, towards: Bearing | None) -> str:
@@ -132,9 +142,12 @@ def room_plan(facts: Facts, towards: Bearing | None) -> str:
         f'<line id="live-ray" class="live" x1="{mic_x:.1f}" y1="{mic_y:.1f}" '
         f'x2="{mic_x:.1f}" y2="{mic_y:.1f}"/>'
     )
+    parts.append(_heard_by_agent(plan, facts))
     parts.append("</g>")
-    parts.append(_true_places(plan, facts))
-    parts.append(_devices(plan, facts))
+    # Boxes (left, top, right, bottom) that a label must not cover: dots and marks first, then labels.
+    taken: list[Box] = []
+    devices = _devices(plan, facts, taken)
+    parts += [_true_places(plan, facts, taken), devices]
     front = geometry.direction_in_room(0.0, 0.0, plan.yaw_deg)
     turn = np.degrees(np.arctan2(-front[1], front[0]))
     parts.append(
@@ -143,10 +156,13 @@ def room_plan(facts: Facts, towards: Bearing | None) -> str:
     )
     size = f"{plan.size[0]:g} × {plan.size[1]:g} m"
     name = escape(facts.rig.room_name)
+    caption = _caption(towards)
+    if facts.decision is not None and facts.decision.sound is not None:
+        caption += " Dotted: where the agent heard the sound that it was asked about."
     return (
         f'<figure class="plan"><svg viewBox="0 0 {WIDTH:.0f} {plan.height:.0f}" role="img" '
         f'aria-label="Plan of the room">{"".join(parts)}</svg>'
-        f"<figcaption>{name}, {size}, seen from above; grid 1 m.{_caption(towards)}</figcaption></figure>"
+        f"<figcaption>{name}, {size}, seen from above; grid 1 m.{caption}</figcaption></figure>"
     )
 
 
@@ -161,8 +177,9 @@ def _caption(towards: Bearing | None) -> str:
     }
     return (
         f" Measured direction {words[towards.what]}: {abs(towards.azimuth_deg):.0f}° {side}, "
-        f"{abs(towards.elevation_deg):.0f}° {'up' if towards.elevation_deg >= 0 else 'down'}; half of its "
-        f"{towards.windows} windows within {towards.spread_deg:.0f}° (the fan)."
+        f"{abs(towards.elevation_deg):.0f}° {'up' if towards.elevation_deg >= 0 else 'down'}; from "
+        f"{towards.windows} of {towards.of_windows} windows, half of them within {towards.spread_deg:.0f}° "
+        "(the fan)."
     )
 
 
@@ -177,7 +194,7 @@ def _metres(plan: Plan) -> str:
     return f'<path class="grid" d="{path}"/>'
 
 
-def _true_places(plan: Plan, facts: Facts) -> str:
+def _true_places(plan: Plan, facts: Facts, taken: list[Box]) -> str:
     """Crosses where a talker really was (start, middle and end of speech when it moved)."""
     parts = []
     for source in facts.truth:
@@ -198,19 +215,31 @@ def _true_places(plan: Plan, facts: Facts) -> str:
                 )
         if seen:
             x, y = seen[0]
+            taken += [(a - 7, b - 7, a + 7, b + 7) for a, b in seen]
+            anchor, at, line, box = _label_place(x, y, 6.6 * len(source.label), 11, taken)
+            taken.append(box)
             parts.append(
-                f'<text class="talker-name" x="{x:.1f}" y="{y - 10:.1f}" text-anchor="middle">'
+                f'<text class="talker-name" x="{at:.1f}" y="{line:.1f}" text-anchor="{anchor}">'
                 f"{escape(source.label)}</text>"
             )
     return "".join(parts)
 
 
-def _devices(plan: Plan, facts: Facts) -> str:
+def _heard_by_agent(plan: Plan, facts: Facts) -> str:
+    """The direction in which the agent heard the sound that it was asked about."""
+    heard = facts.decision.sound if facts.decision else None
+    if heard is None:
+        return ""
+    x, y = plan.xy(plan.microphone)
+    end_x, end_y = plan.ray_end(heard.azimuth_deg - plan.yaw_deg)
+    return f'<path class="heard" d="M{x:.1f} {y:.1f}L{end_x:.1f} {end_y:.1f}"/>'
+
+
+def _devices(plan: Plan, facts: Facts, taken: list[Box]) -> str:
     parts: list[str] = []
     devices = [d for d in facts.rig.devices if d.position_m is not None]
     places = [plan.xy(d.position_m) for d in devices]
-    # Boxes (left, top, right, bottom) that a label must not cover: dots first, then the labels set before.
-    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in places]
+    taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in places]
     for device, (x, y) in sorted(zip(devices, places, strict=True), key=lambda item: item[1][1]):
         declared, target = device.id == facts.declared_device, device.id == facts.target_device
         if target:
@@ -227,9 +256,6 @@ def _devices(plan: Plan, facts: Facts) -> str:
             f"{escape(device.name)}</text>"
         )
     return "".join(parts)
-
-
-Box = tuple[float, float, float, float]
 
 
 def _label_place(

@@ -9,6 +9,7 @@ sheet.
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
 
@@ -215,7 +216,7 @@ def _dots(track_: DirectionTrack, azimuth: bool, span: int, duration_s: float) -
         if not track_.active[row]:
             quiet.append(dot)
             continue
-        confidence = float(np.nan_to_num(track_.confidence[row]))
+        confidence = float(track_.confidence[row])
         binned[max(i for i, b in enumerate(BINS) if confidence >= b[0] or i == 0)].append(dot)
     paths = [f'<path class="dot quiet" d="{"".join(quiet)}"/>'] if quiet else []
     for (_, thickness, opacity), dots in zip(BINS, binned, strict=True):
@@ -244,30 +245,44 @@ def _truth_path(source: TrueSource, azimuth: bool, span: int, duration_s: float)
     return f'<path class="truth {kind}" d="{"".join(pieces)}"/>' if pieces else ""
 
 
-def _shelves(row: list[Mark], duration_s: float) -> tuple[list[tuple[int, float]], int]:
-    """Up to three lines for the marks of a lane so that texts have room: (line, seconds of room) per mark."""
-    second_of_text = duration_s * LETTER
-    ends = [0.0]
-    where = []
+@dataclass(frozen=True)
+class _Place:
+    """Where a mark's text goes: line of the lane, seconds of room, and whether it is to the left."""
+
+    line: int
+    room_s: float
+    flip: bool
+
+
+def _places(row: list[Mark], duration_s: float) -> tuple[list[_Place], int]:
+    """Up to four lines for the marks of a lane, so that texts have room; near the end they go to the left."""
+    spans = []
     for mark in row:
-        need = mark.start_s + max(
-            (mark.end_s or mark.start_s) - mark.start_s, len(mark.text) * second_of_text
-        )
-        line = next((i for i, end in enumerate(ends) if end <= mark.start_s + 1e-9), len(ends))
-        if line == len(ends):
-            if line < 3:
-                ends.append(0.0)
-            else:
-                line = int(np.argmin(ends))
-        ends[line] = need
-        where.append(line)
-    out = []
-    for index, (mark, line) in enumerate(zip(row, where, strict=True)):
-        later = (
-            m.start_s for m, other in zip(row[index + 1 :], where[index + 1 :], strict=True) if other == line
-        )
-        out.append((line, max(next(later, duration_s) - mark.start_s, 0.0)))
-    return out, len(ends)
+        text = (len(mark.text) + 2) * duration_s * LETTER
+        end = mark.start_s if mark.end_s is None else mark.end_s
+        flip = mark.end_s is None and mark.start_s + text > duration_s and mark.start_s > duration_s / 2
+        if flip:
+            spans.append((mark.start_s - text, end, True))
+        else:
+            spans.append((mark.start_s, max(end, mark.start_s + text), False))
+    ends: list[float] = []
+    places = []
+    for start, end, flip in spans:
+        line = next((i for i, last in enumerate(ends) if last <= start + 1e-9), len(ends))
+        if line == len(ends) and line < 4:
+            ends.append(end)
+        elif line == len(ends):
+            line = int(np.argmin(ends))
+        ends[line] = end
+        room = end - start if flip else duration_s - start
+        places.append(_Place(line, max(room, 0.0), flip))
+    for index, place in enumerate(places):
+        later = (i for i in range(index + 1, len(places)) if places[i].line == place.line)
+        following = next(later, None)
+        if following is not None and not place.flip:
+            room = max(spans[following][0] - spans[index][0], 0.0)
+            places[index] = replace(place, room_s=min(place.room_s, room))
+    return places, max(len(ends), 1)
 
 
 def event_band(marks: tuple[Mark, ...], duration_s: float) -> str:
@@ -281,15 +296,15 @@ def event_band(marks: tuple[Mark, ...], duration_s: float) -> str:
         if len(row) > 80:  # a long recording: the list below has them all
             row = row[:: len(row) // 80 + 1]
         items = []
-        lines, shelves = _shelves(row, duration_s)
-        for mark, (line, room) in zip(row, lines, strict=True):
+        places, shelves = _places(row, duration_s)
+        for mark, place in zip(row, places, strict=True):
             span = "" if mark.end_s is None else f"width:{percent(mark.end_s - mark.start_s, duration_s)};"
             title = escape(f"{clock(mark.start_s)}: {mark.text}", quote=True)
-            kind = "span" if mark.end_s is not None else "point"
+            kind = "span" if mark.end_s is not None else ("point flip" if place.flip else "point")
             items.append(
                 f'<span class="mark {kind} {mark.source}" title="{title}" '
-                f'style="left:{percent(mark.start_s, duration_s)};--line:{line};{span}'
-                f'--room:{percent(room, duration_s)}"><b>{escape(mark.text)}</b></span>'
+                f'style="left:{percent(mark.start_s, duration_s)};--line:{place.line};{span}'
+                f'--room:{percent(place.room_s, duration_s)}"><b>{escape(mark.text)}</b></span>'
             )
         known = " <small>truth</small>" if row[0].source.startswith("truth") else ""
         lanes.append(

@@ -24,16 +24,32 @@ from recordings import EpisodeWriter, Profile, geometry
 from recordings.profile import Assert, Goal
 from recordings.report import render, write_report
 from recordings.report_checks import checks_in_words
-from recordings.report_model import DirectionTrack, TrueSource
+from recordings.report_model import DirectionTrack, Facts, Mark, TrueSource
 from recordings.report_pictures import wanted_times
+from recordings.report_plan import bearing
 from recordings.report_rig import view_rig
 from recordings.report_sound import hz_from_mel, mel_from_hz
 from recordings.report_timeline import PageClock
-from recordings.report_tracks import clock, decimated, time_ticks
+from recordings.report_tracks import _places, clock, decimated, time_ticks
 
 SECONDS, RATE, FPS = 5, 48_000, 10
 T0 = 1_000_000_000_000
 TALKER, TALK = (35.0, 5.0), (1.5, 3.0)
+EVIDENCE = {
+    "text": "turn off the fan on my left",
+    "reason": "posterior 0.98",
+    "recognition": {"text": "turn off the fan on my left", "confidence": 0.81},
+    "talker": {
+        "azimuth_deg": 125.0,
+        "elevation_deg": 5.0,
+        "sigma_deg": 4.0,
+    },  # room frame; the rig looks to 90
+    "sound": None,
+    "posterior": [
+        {"device_id": "living_room_fan_2", "name": "desk fan", "probability": 0.02, "away_deg": 90.0},
+        {"device_id": "living_room_fan_1", "name": "standing fan", "probability": 0.98, "away_deg": 12.0},
+    ],
+}
 KEYS = ("room", "size_m", "devices", "people", "id", "name", "camera", "microphone", "position_m", "yaw_deg")
 DEMO_RIG = Path(__file__).resolve().parents[2] / "capture" / "virtual" / "demo_rig.yaml"
 EVIL = '<script>alert("x")</script> & </style> {{js}} \'"'
@@ -96,7 +112,7 @@ def make_episode(
         spoken = {"start_ns": T0 + round(TALK[0] * 1e9), "end_ns": T0 + round(TALK[1] * 1e9)}
         writer.event("ready", T0, agent="test")
         writer.event("heard", T0 + round(3.2e9), text="turn off the fan on my left", evidence=spoken)
-        writer.event("declared", T0 + round(3.5e9), device_id=target, evidence={"azimuth_deg": 34.6})
+        writer.event("declared", T0 + round(3.5e9), device_id=target, evidence=EVIDENCE)
         command = {"device_id": target, "command": "Off", "args": {}, "ok": True}
         writer.event("command", T0 + round(3.6e9), **command, changed={"1.OnOff.OnOff": False})
         writer.event("home", T0 + round(3.6e9), changed={target: {"1.OnOff.OnOff": False}})
@@ -206,7 +222,7 @@ def test_what_happened_is_told_in_order(page: str) -> None:
     words = [
         "Alex speaks",
         "heard “turn off the fan on my left” (for 1.5 s)",
-        "declares standing fan (azimuth 35°)",
+        "declares standing fan (posterior 0.98)",
         "standing fan: Off",
         "says “I turned it off.”",
         "is done (did it)",
@@ -214,6 +230,14 @@ def test_what_happened_is_told_in_order(page: str) -> None:
     places = [told.index(w) for w in words]
     assert places == sorted(places)
     assert "ready" not in told[: told.index("Is the recording good?")]
+
+
+def test_how_the_agent_decided_is_shown(page: str) -> None:
+    told = page[page.index("How the agent decided") : page.index("What happened")]
+    assert "The voice came from 35° left, 5° up (± 4°)" in told
+    assert "(confidence 0.81)" in told
+    assert told.index("standing fan") < told.index("desk fan")  # the likeliest first
+    assert "98.0 %" in told and 'style="width:98.0%"' in told
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
@@ -449,7 +473,7 @@ def test_twenty_minutes_stay_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     from recordings.profile import profile_to_yaml
 
     monkeypatch.setattr(report_sound, "MP3_SECONDS", 60.0)  # encoding is what takes time
-    seconds, rate = 1200, 8_000
+    seconds, rate = 1200, 4_000
     folder = tmp_path / "long"
     folder.mkdir()
     rng = np.random.default_rng(3)
@@ -525,6 +549,43 @@ def test_truth_takes_the_short_way_over_the_rear() -> None:
     )
     azimuth, _, _ = source.at(0.5)
     assert abs(abs(azimuth) - 180.0) < 1e-9
+
+
+def test_texts_of_events_do_not_cover_each_other_and_stay_on_the_page() -> None:
+    duration = 10.0
+    marks = [Mark(t, "Agent", "declares the washing machine") for t in (1.0, 1.1, 9.5, 9.6, 9.7)]
+    places, lines = _places(marks, duration)
+    assert lines <= 4
+    taken: dict[int, list[tuple[float, float]]] = {}
+    for mark, place in zip(marks, places, strict=True):
+        start = mark.start_s - place.room_s if place.flip else mark.start_s
+        end = mark.start_s if place.flip else mark.start_s + place.room_s
+        assert 0.0 <= start <= end <= duration + 1e-9
+        assert all(end <= a + 1e-9 or start >= b - 1e-9 for a, b in taken.get(place.line, []))
+        taken.setdefault(place.line, []).append((start, end))
+
+
+def test_the_direction_of_the_request_is_that_of_the_stronger_source() -> None:
+    times = np.arange(0.05, 2.0, 0.1)
+    azimuth = np.where(np.arange(len(times)) % 3 == 0, 80.0, -30.0)  # a device at 80, the talker at -30
+    ones, zeros = np.ones(len(times)), np.zeros(len(times))
+    facts = Facts(
+        id="x",
+        profile=None,
+        state="finished",
+        rig=view_rig({}),
+        duration_s=2.0,
+        directions=DirectionTrack(times, azimuth, zeros, ones, ones * 5, ones > 0),
+        truth=(),
+        marks=(),
+        checks=(),
+        verdict=None,
+        files=(),
+        notes=(),
+    )
+    towards = bearing(facts)
+    assert towards is not None
+    assert towards.azimuth_deg == pytest.approx(-30.0) and towards.windows < towards.of_windows
 
 
 def test_decimation_keeps_the_confident_rows() -> None:
