@@ -1,4 +1,5 @@
-"""SIGKILL in the middle of `hearth record`: at most a second is lost, and the next start says so."""
+"""SIGKILL in the middle of `hearth record`: at most a second is lost, and the next start says so; Ctrl-C
+finishes the episode."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def wait_for_recording(process: subprocess.Popen[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_sigkill_costs_at_most_a_second_and_is_told_at_the_next_start(tmp_path: Path) -> None:
+def test_sigkill_costs_at_most_a_second_and_ctrl_c_nothing(tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for_recording(process)
     time.sleep(4)
@@ -50,13 +51,21 @@ def test_sigkill_costs_at_most_a_second_and_is_told_at_the_next_start(tmp_path: 
     [folder] = (tmp_path / "kill").iterdir()
     assert Episode.open(folder).state == "interrupted"
 
-    # The next start lists it, with the command that finishes it, and records its own episode none the less.
-    following = start(tmp_path, "--seconds", "1", "--json")
+    # The next start lists it, with the command that finishes it, and records its own episode none the less;
+    # that one ends by Ctrl-C, which finishes it.
+    following = start(tmp_path, "--json")
     messages = wait_for_recording(following)
-    output, _ = following.communicate(timeout=100)
-    assert following.returncode == 0
     assert any(str(folder) in line and "hearth repair" in line for line in messages)
-    assert json.loads(output)["interrupted"] == [str(folder)]
+    time.sleep(2)
+    following.send_signal(signal.SIGINT)
+    output, errors = following.communicate(timeout=100)
+    assert following.returncode == 0, errors
+    result = json.loads(output)
+    assert result["interrupted"] == [str(folder)]
+    assert result["stop_reason"] == "interrupt" and result["seconds"] > 1
+    whole = Episode.open(result["episode"])
+    assert whole.state == "finished" and whole.verify().ok
+    assert len(whole.truth()["sources"]) > 0
 
     repair(folder)
     episode = Episode.open(folder)
@@ -68,18 +77,3 @@ def test_sigkill_costs_at_most_a_second_and_is_told_at_the_next_start(tmp_path: 
     pictures = sum(1 for _ in episode.frames())
     assert pictures == len(episode.frame_times())
     assert np.abs(episode.audio()).max() > 0
-
-
-@pytest.mark.slow
-def test_ctrl_c_finishes_the_episode(tmp_path: Path) -> None:
-    process = start(tmp_path, "--json")
-    wait_for_recording(process)
-    time.sleep(2)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors
-    result = json.loads(output)
-    assert result["stop_reason"] == "interrupt" and result["seconds"] > 1
-    episode = Episode.open(result["episode"])
-    assert episode.state == "finished" and episode.verify().ok
-    assert len(episode.truth()["sources"]) > 0
