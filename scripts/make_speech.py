@@ -27,13 +27,12 @@ RATE_HZ = 24000
 PEAK = 0.7
 
 REQUESTS = {
-    "silence_that_humming": "Please silence that humming.",
-    "stop_that_humming": "Stop that humming.",
+    "silence_that_humming_noise": "Please silence that humming noise.",
+    "stop_that_humming_noise": "Stop that humming noise.",
     "turn_off_that_humming": "Turn off that humming.",
     "turn_off_that_humming_noise": "Turn off that humming noise.",
-    "stop_that_beeping": "Stop that beeping.",
-    "silence_that_beeping": "Silence that beeping.",
-    "turn_off_that_beeping": "Turn off that beeping.",
+    "stop_that_beeping_noise": "Stop that beeping noise.",
+    "turn_off_that_beeping_noise": "Turn off that beeping noise.",
     "turn_off_that_music": "Turn off that music.",
     "stop_that_music": "Stop that music.",
     "stop_that_spinning_noise": "Stop that spinning noise.",
@@ -114,11 +113,11 @@ def _write(wav: Path, flac: Path) -> None:
     soundfile.write(flac, (mono * (PEAK / np.abs(mono).max())).astype(np.float32), RATE_HZ, subtype="PCM_16")
 
 
-def _trim(mono: NDArray[np.float64], keep_s: float = 0.03) -> NDArray[np.float64]:
-    """Without the silence before and after (40 dB below the loudest 10 ms), with 10 ms fades."""
+def _trim(mono: NDArray[np.float64], keep_s: float = 0.12) -> NDArray[np.float64]:
+    """Without the silence before and after (55 dB below the loudest 10 ms), with 10 ms fades."""
     hop = RATE_HZ // 100
     power = np.array([np.mean(mono[i : i + hop] ** 2) for i in range(0, len(mono) - hop, hop)])
-    loud = np.flatnonzero(power > power.max() * 1e-4)
+    loud = np.flatnonzero(power > power.max() * 3e-6)
     keep = round(keep_s * RATE_HZ)
     cut = mono[max(0, loud[0] * hop - keep) : (loud[-1] + 1) * hop + keep].copy()
     fade = np.linspace(0, 1, hop)

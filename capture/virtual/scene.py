@@ -379,8 +379,11 @@ def _device_stems(
         dry = device_loop(device.type, kinds[device.id], rig.virtual.seed * 101 + number)
         heard = convolve_loop(dry, _respond(rig, device.position_m, front_of(device, rig), DEVICE_OMNI))
         heard *= np.float32(_gain_to(DEVICE_DBFS, heard[:, 0]))
-        stems.append(Stem(device.id, heard, round(DEVICE_ONSET_S * RATE_HZ), True, device.id))
         path = _standing(rig, device.position_m)
+        under_way = int(_travel_s(path) * RATE_HZ)  # nothing is heard before the direct sound is there
+        heard = np.roll(heard, -under_way, axis=0)
+        onset = round(DEVICE_ONSET_S * RATE_HZ) + under_way
+        stems.append(Stem(device.id, heard, onset, True, device.id))
         audible = loudness(device.type, states.get(device.id, {})) > 0
         truths.append(
             SourceTruth(
