@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsp.errors import CheckFailed
+from edge.agent.command import agent
 from edge.demo_command import demo
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
     app.command(rich_help_panel="Start here")(demo)
     app.command(rich_help_panel="Live")(live)
+    app.command(rich_help_panel="Live")(agent)
+    app.command(rich_help_panel="Live")(agent)
 
 
 def live(

@@ -1,0 +1,36 @@
+"""Perception: speech, requests, utterances, directions, and what they say about which device is meant.
+
+Each tool stands behind an interface with confidence, provenance and time cost: `Recogniser` (speech),
+`VoiceDetector` (is somebody speaking). It knows the room only by its map (`RoomMap`).
+"""
+
+from edge.perception.direction import Direction, device_direction, talker_direction
+from edge.perception.listening import Observation, observe
+from edge.perception.matching import Candidate
+from edge.perception.request import Request, parse_request
+from edge.perception.room_map import MapDevice, RoomMap
+from edge.perception.speech import FunctionRecogniser, Recogniser, Recognition, load_recogniser
+from edge.perception.utterance import Utterance, UtteranceCutter
+from edge.perception.voice import SileroVoice, Voice, VoiceDetector
+
+__all__ = [
+    "Candidate",
+    "Direction",
+    "FunctionRecogniser",
+    "MapDevice",
+    "Observation",
+    "Recogniser",
+    "Recognition",
+    "Request",
+    "RoomMap",
+    "SileroVoice",
+    "Utterance",
+    "UtteranceCutter",
+    "Voice",
+    "VoiceDetector",
+    "device_direction",
+    "load_recogniser",
+    "observe",
+    "parse_request",
+    "talker_direction",
+]

@@ -1,0 +1,115 @@
+"""What was said: the interface of every recogniser, and a way to bring one's own."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsp.errors import InputError, MissingDependency
+
+F32 = NDArray[np.float32]
+SPEECH_RATE_HZ = 16000
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What a recogniser heard in one utterance.
+
+    text: the words; "" for no speech. confidence: 0..1, how sure it is of exactly these words. expected: the
+    text is one of the sentences that the recogniser was told to expect (None: it was told none).
+    heard: the words without that expectation. alternatives: other readings with their log probability per
+    word relative to the best. provenance: which model, by name and hash. seconds: what it took.
+    """
+
+    text: str
+    confidence: float
+    expected: bool | None = None
+    heard: str = ""
+    alternatives: tuple[tuple[str, float], ...] = ()
+    provenance: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for traces."""
+        return asdict(self)
+
+
+class Recogniser(Protocol):
+    """Anything that turns one utterance into words.
+
+    `mono` is float32 (frames,), full scale +-1, at `fs` Hz (24000 from the stream). It must not keep the
+    array, and may be called from one thread at a time.
+    """
+
+    def recognise(self, mono: F32, fs: int) -> Recognition: ...
+
+
+class FunctionRecogniser:
+    """A user's own function `(mono float32 at 16 kHz, 16000) -> str` as a recogniser."""
+
+    def __init__(self, function: Callable[[F32, int], str], name: str) -> None:
+        self._function = function
+        self._name = name
+
+    def recognise(self, mono: F32, fs: int) -> Recognition:
+        """Calls the function; the confidence of a function that tells none is 1 for words, 0 for nothing."""
+        started = time.perf_counter()
+        text = self._function(at_speech_rate(mono, fs), SPEECH_RATE_HZ)
+        if not isinstance(text, str):
+            raise InputError(f"the recogniser {self._name} returned {type(text).__name__}, expected str")
+        seconds = time.perf_counter() - started
+        return Recognition(
+            text, 1.0 if text else 0.0, None, text, provenance={"function": self._name}, seconds=seconds
+        )
+
+
+def at_speech_rate(mono: F32, fs: int) -> F32:
+    """(frames,) float at `fs` -> float32 at 16 kHz. Raises InputError for another shape."""
+    x = np.asarray(mono, np.float32)
+    if x.ndim != 1:
+        raise InputError(
+            f"a recogniser takes one channel (frames,), got {x.shape}; aim a virtual microphone first"
+        )
+    if fs == SPEECH_RATE_HZ:
+        return x
+    import dsp
+
+    return np.asarray(dsp.resample(x[:, None], fs, SPEECH_RATE_HZ)[:, 0], np.float32)
+
+
+def load_recogniser(spec: str = "whisper", expected: Iterable[str] = ()) -> Recogniser:
+    """A recogniser by name.
+
+    "whisper": the default, Whisper tiny.en inside a wheel. "whisper:FOLDER": another Whisper model converted
+    to CTranslate2. "package.module:function": your own `(mono, fs) -> str`, or a class with `recognise`.
+    expected: sentences that are likely (`edge.perception.wording.sentences`).
+    Raises MissingDependency when the model's libraries are absent, InputError for what cannot be loaded.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind == "whisper":
+        from edge.perception.whisper import WhisperRecogniser
+
+        return WhisperRecogniser(rest or None, expected)
+    if not rest:
+        raise InputError(
+            f"unknown recogniser {spec!r}; use whisper, whisper:FOLDER or package.module:function"
+        )
+    try:
+        found = getattr(importlib.import_module(kind), rest)
+    except ImportError as error:
+        raise MissingDependency(f"cannot import the recogniser {spec!r}: {error}") from None
+    except AttributeError:
+        raise InputError(f"the module {kind} has no {rest!r}") from None
+    if isinstance(found, type):
+        found = found()
+    if hasattr(found, "recognise"):
+        return found  # type: ignore[no-any-return]
+    if not callable(found):
+        raise InputError(f"{spec!r} is neither a function nor a class with `recognise`")
+    return FunctionRecogniser(found, spec)
