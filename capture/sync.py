@@ -168,7 +168,7 @@ def find_beeps(x: NDArray[np.float64], fs: float, near_s: list[float]) -> list[B
 
     The tone is the frequency between 700 Hz and 6 kHz that rises most at all these times together. A beep
     begins where the tone's envelope (demodulated, smoothed by a symmetric 6 ms window) crosses half of its
-    plateau, and ends likewise.
+    plateau, and ends where that envelope jumps.
     """
     clips: list[tuple[int, NDArray[np.float64]]] = []
     rises: list[NDArray[np.float64]] = []
@@ -185,11 +185,12 @@ def find_beeps(x: NDArray[np.float64], fs: float, near_s: list[float]) -> list[B
         return []
     # A device that happens to beep near one flash should not choose the tone: the median over the flashes.
     tone = float(frequencies[band][int(np.argmax(np.median(rises, axis=0)))])
+    found = [beep for first, clip in clips for beep in _beeps_of(clip, fs, tone, first)]
+    # Clips overlap: keep one of two, rather that whose end is in its clip.
     beeps: list[Beep] = []
-    for first, clip in clips:
-        for beep in _beeps_of(clip, fs, tone, first):
-            if all(abs(beep.on_s - other.on_s) > 0.01 for other in beeps):
-                beeps.append(beep)
+    for beep in sorted(found, key=lambda b: b.off_s is None):
+        if all(abs(beep.on_s - other.on_s) > 0.01 for other in beeps):
+            beeps.append(beep)
     return beeps
 
 
@@ -209,7 +210,8 @@ def _beeps_of(clip: NDArray[np.float64], fs: float, tone_hz: float, first: int) 
     smooth = np.hanning(2 * round(0.003 * fs) + 3)
     smooth /= smooth.sum()
     carrier = np.exp(-2j * np.pi * tone_hz / fs * np.arange(len(clip)))
-    envelope = np.abs(np.convolve(clip * carrier, smooth, "same"))
+    tone = np.convolve(clip * carrier, smooth, "same")
+    envelope = np.abs(tone)
     step = round(0.02 * fs)
     total = np.cumsum(np.concatenate([[0.0], envelope]))
     mid = np.arange(2 * step, len(clip) - step)
@@ -219,13 +221,14 @@ def _beeps_of(clip: NDArray[np.float64], fs: float, tone_hz: float, first: int) 
     while len(score) and limit > 0 and float(score.max()) > limit and len(found) < 8:
         best = int(mid[np.argmax(score)])
         score[(mid > best - 3 * step) & (mid < best + 3 * step)] = 0.0
-        beep = _edges(envelope, best, step, fs, first)
+        beep = _edges(tone, best, step, fs, first)
         if beep is not None:
             found.append(beep)
     return found
 
 
-def _edges(envelope: NDArray[np.float64], near: int, step: int, fs: float, first: int) -> Beep | None:
+def _edges(tone: NDArray[np.complex128], near: int, step: int, fs: float, first: int) -> Beep | None:
+    envelope = np.abs(tone)
     plateau = float(np.median(envelope[near + step // 4 : near + 2 * step]))
     floor = float(np.median(envelope[near - 2 * step : near - step // 4]))
     if plateau < 3.0 * floor or plateau <= 0:
@@ -238,14 +241,28 @@ def _edges(envelope: NDArray[np.float64], near: int, step: int, fs: float, first
     k = start + int(above[0])
     fraction = (half - envelope[k - 1]) / max(envelope[k] - envelope[k - 1], 1e-30)
     on = (first + k - 1 + float(fraction)) / fs
-    below = np.flatnonzero(envelope[k + step // 2 :] < half)
-    if not len(below):
-        return Beep(on, None)
-    end = k + step // 2 + int(below[0])
-    top = floor + 0.8 * (plateau - floor)
-    before, after = envelope[end - round(0.005 * fs)], envelope[end + round(0.002 * fs) :][: round(0.03 * fs)]
-    sharp = bool(before > top) and len(after) > 0 and float(after.max()) < half
-    return Beep(on, (first + end) / fs if sharp else None)
+    return Beep(on, _end(tone, k, near, step, plateau, fs, first))
+
+
+def _end(
+    tone: NDArray[np.complex128], on: int, near: int, step: int, plateau: float, fs: float, first: int
+) -> float | None:
+    """Where the direct sound stops: the complex envelope jumps, even when echoes keep its size up."""
+    steady = tone[near + step // 4 : near + 2 * step]
+    turn = np.angle(np.sum(steady[1:] * np.conj(steady[:-1])))  # what is left of the tone's frequency
+    still = tone * np.exp(-1j * turn * np.arange(len(tone)))
+    half = round(0.003 * fs)
+    jump = np.abs(still[2 * half :] - still[: -2 * half])  # at index i: the jump around i + half
+    begin = on + step // 2
+    over = np.flatnonzero(jump[begin - half :] > 0.4 * plateau)
+    if not len(over):
+        return None
+    at = begin - half + int(over[0])
+    end = at + int(np.argmax(jump[at : at + 2 * half])) + half
+    later = np.abs(tone[end + 2 * step : end + 3 * step])
+    if not len(later) or float(later.mean()) > 0.5 * plateau:
+        return None
+    return (first + end) / fs
 
 
 def _combine(brackets: list[_Bracket], min_events: int, distance_m: float) -> AvOffset:
