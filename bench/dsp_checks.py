@@ -102,7 +102,7 @@ FAULTS: dict[str, tuple[str, Callable[[Signal, np.random.Generator], Signal]]] =
 
 def run(quick: bool) -> None:
     """Prints recall per fault and the false alarms on healthy data."""
-    draws = 12 if quick else 100
+    draws = 6 if quick else 100
     hits = dict.fromkeys(FAULTS, 0)
     exact = {"N3D read as AmbiX": [0, 0], "FuMa W in AmbiX": [0, 0]}
     alarms = 0

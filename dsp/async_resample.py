@@ -1,8 +1,8 @@
 """Resampling with a ratio that can be steered while it runs, to follow the drift between two clocks.
 
 An interpolator at the input rate (windowed sinc, 512 phases with linear interpolation between them) reads at
-the steered speed, and a fixed `Resampler` brings the result to the output rate. Where the output rate is half the
-input rate the interpolator is short, because the resampler removes its images later.
+the steered speed, and a fixed `Resampler` brings the result to the output rate. Where the output rate is half
+the input rate the interpolator is short, because the resampler removes its images later.
 Source: Smith and Gossett, "A flexible sampling-rate conversion method", ICASSP 1984.
 """
 
@@ -96,7 +96,7 @@ class AsyncResampler:
 
     With ppm = 100 the input delivers 100 parts per million more frames than its rate says; so many fewer come
     out. `steer` moves to a new value along a straight line. The result depends on when it is called, counted
-    in frames pushed, and not on how the frames are cut into blocks. The number of frames per push varies by one.
+    in frames pushed, and not on how the frames are cut into blocks. The frames per push vary by one.
     """
 
     def __init__(

@@ -292,20 +292,13 @@ def _weak_finding(field: Any, format: str, fields: Any) -> Finding | None:
 def _shifted_finding(ambix: NDArray[Any], format: str, names: tuple[str, ...], fields: Any) -> Finding | None:
     if format in ("a", "a2"):
         return None  # capsules are apart: small delays between them are right
-    delay, clear = fields.pair_delays(ambix)
-    for c in range(4):
-        others = [j for j in range(4) if j != c and clear[c, j] > 2.0]
-        if len(others) < 2:
-            continue
-        values = delay[c, others]
-        rest = [delay[i, j] for i in others for j in others if i < j and clear[i, j] > 2.0]
-        agree = float(np.ptp(values)) <= 0.5 and abs(float(np.mean(values))) >= 1.5
-        if agree and all(abs(r) <= 0.5 for r in rest):
-            ms = float(np.mean(values)) / fields.FS * 1000
-            channel = names.index(CHANNEL_NAMES["ambix"][c])
-            text = f"{names[channel]} is {abs(ms):.2f} ms {'late' if ms > 0 else 'early'} against the others"
-            return Finding("time_shifted", "fault", channel, text, ms)
-    return None
+    margin, c, frames = fields.shifted_channel(ambix)
+    if margin < 1.3:
+        return None
+    channel = names.index(CHANNEL_NAMES["ambix"][c])
+    ms = frames / fields.FS * 1000
+    text = f"{names[channel]} is {abs(ms):.2f} ms {'late' if ms > 0 else 'early'} against the others"
+    return Finding("time_shifted", "fault", channel, text, ms)
 
 
 def _normalisation(ratio: float, error: float, format: str) -> tuple[Finding, str, dict[str, float]]:
