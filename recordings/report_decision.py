@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from recordings.report_rig import number
+from recordings.report_rig import number, sideways
 
 MOST = 5  # candidates shown
 
@@ -118,7 +118,6 @@ def decision_html(decision: Decision | None, declared: str | None, target: str |
 
 def _where(heard: Heard, yaw_deg: float) -> str:
     azimuth = (heard.azimuth_deg - yaw_deg + 180.0) % 360.0 - 180.0
-    side = "left" if azimuth > 0 else "right"
     height = "up" if heard.elevation_deg >= 0 else "down"
     sigma = "" if math.isnan(heard.sigma_deg) else f" (± {heard.sigma_deg:.0f}°)"
-    return f"{abs(azimuth):.0f}° {side}, {abs(heard.elevation_deg):.0f}° {height}{sigma}"
+    return f"{sideways(azimuth)}, {abs(heard.elevation_deg):.0f}° {height}{sigma}"

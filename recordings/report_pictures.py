@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from recordings import geometry
 from recordings.report_model import Facts
-from recordings.report_rig import Eye
+from recordings.report_rig import Eye, sideways
 
 Image = NDArray[np.uint8]
 
@@ -224,8 +224,7 @@ def in_words(spot: Spot | None) -> str:
     """The caption under a picture for the measured direction."""
     if spot is None:
         return "no direction"
-    side = "left" if spot.azimuth_deg > 0 else "right"
-    where = f"{abs(spot.azimuth_deg):.0f}° {side}" if round(spot.azimuth_deg) else "straight ahead"
+    where = sideways(spot.azimuth_deg)
     return where if spot.inside else f"outside the picture, {where}"
 
 

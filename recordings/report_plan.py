@@ -10,7 +10,7 @@ import numpy as np
 
 from recordings import geometry
 from recordings.report_model import Facts, Floats
-from recordings.report_rig import RigView
+from recordings.report_rig import RigView, sideways
 
 WIDTH, MARGIN = 420.0, 14.0
 CLUSTER_DEG = 20.0
@@ -53,7 +53,9 @@ def bearing(facts: Facts) -> Bearing | None:
         return None
     units = geometry.unit_from_direction(track.azimuth_deg[chosen], track.elevation_deg[chosen])
     # Another source may sound at the same time: take the direction with the most weight around it.
-    near = np.degrees(np.arccos(np.clip(units @ units.T, -1.0, 1.0))) < CLUSTER_DEG
+    # A long recording offers so many windows that a few hundred of them are centres enough.
+    centres = units[:: len(units) // 300 + 1]
+    near = centres @ units.T > np.cos(np.radians(CLUSTER_DEG))
     kept = near[int(np.argmax(near @ weight))]
     mean = (units * (weight * kept)[:, None]).sum(axis=0)
     azimuth, elevation = geometry.direction_from_vector(mean)
@@ -169,14 +171,13 @@ def room_plan(facts: Facts, towards: Bearing | None) -> str:
 def _caption(towards: Bearing | None) -> str:
     if towards is None:
         return " No sound direction was measured."
-    side = "left" if towards.azimuth_deg > 0 else "right"
     words = {
         "utterance": "during the utterance",
         "talker": "while the talker spoke",
         "whole recording": "over the whole recording",
     }
     return (
-        f" Measured direction {words[towards.what]}: {abs(towards.azimuth_deg):.0f}° {side}, "
+        f" Measured direction {words[towards.what]}: {sideways(towards.azimuth_deg)}, "
         f"{abs(towards.elevation_deg):.0f}° {'up' if towards.elevation_deg >= 0 else 'down'}; from "
         f"{towards.windows} of {towards.of_windows} windows, half of them within {towards.spread_deg:.0f}° "
         "(the fan)."

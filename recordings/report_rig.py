@@ -19,6 +19,13 @@ def number(value: Any, low: float = -1e6, high: float = 1e6) -> float:
     return float(value) if low <= value <= high else math.nan  # nan fails both comparisons
 
 
+def sideways(azimuth_deg: float) -> str:
+    """An azimuth in words: "30° left", "12° right", "straight ahead"."""
+    if round(azimuth_deg) == 0:
+        return "straight ahead"
+    return f"{abs(azimuth_deg):.0f}° {'left' if azimuth_deg > 0 else 'right'}"
+
+
 def point(value: Any) -> Floats | None:
     """Three finite numbers (metres), else None."""
     if not isinstance(value, list | tuple) or len(value) != 3:
