@@ -8,6 +8,7 @@ overflow, stalled) goes into the episode's timeline with its time.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture.blocks import AudioBlock, AudioInfo, Item, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
+from capture.clock import AudioClock, ClockState
 from capture.disk_room import check_room, free_bytes
 from capture.fanout import Fanout, Subscription
 from capture.rig import Rig
@@ -100,7 +102,7 @@ class Recording:
     def lines(self) -> list[str]:
         """What a person wants to know, one thing per line."""
         if self.drift_ppm is None:
-            drift = "clock: too short a take to tell the microphone's drift"
+            drift = "clock: drift not measured (the take is shorter than about 3 s, or was not in real time)"
         else:
             sigma = "" if self.drift_sigma_ppm is None else f" ± {self.drift_sigma_ppm:.1f}"
             drift = f"clock: the microphone runs {self.drift_ppm:+.1f}{sigma} ppm against this computer"
@@ -160,6 +162,7 @@ class Recorder:
         self._subscriptions: list[Subscription] = []
         self._stopping = threading.Event()
         self._slate = SlateWatch(opened.audio_info)
+        self._clock = AudioClock(opened.audio_info.rate_hz)
         self._events: list[SourceEvent] = []
         self._frames = self._lost = self._pictures = self._dropped = 0
         self._first: AudioBlock | None = None
@@ -229,11 +232,13 @@ class Recorder:
         if self.opened.scene is not None:
             truth = json.dumps(self.opened.scene.truth.to_dict(), indent=1)
             self._writer.add_file("truth.json", truth.encode())
-        state = getattr(self.opened.microphone, "clock_state", None)
-        if state is not None:
-            self._writer.add_check("capture_clock", asdict(state))
+        clock = self._clock_state()
+        drift = sigma = None
+        if clock is not None:
+            self._writer.add_check("capture_clock", asdict(clock))
+            if math.isfinite(clock.drift_sigma_ppm):
+                drift, sigma = round(clock.drift_ppm, 3), round(clock.drift_sigma_ppm, 3)
         episode = self._writer.finish()
-        drift, sigma = _drift(episode.checks)
         return Recording(
             path=self.path,
             seconds=self.seconds,
@@ -320,6 +325,9 @@ class Recorder:
             t_observed_ns=block.t_observed_ns,
         )
         self._slate.audio(block)
+        if block.lost_frames:
+            self._clock.restart(block.first_frame, block.t_observed_ns)
+        self._clock.observe(block.first_frame, len(block.samples), block.t_observed_ns)
         self._frames += len(samples)
         self._lost += block.lost_frames
         self._end_ns = block.t_ns + len(samples) * 1_000_000_000 // block.rate_hz
@@ -404,6 +412,13 @@ class Recorder:
 
     # ------------------------------------------------------------------ at the end
 
+    def _clock_state(self) -> ClockState | None:
+        """The microphone's own clock, else what its blocks' observed times tell; None for what plays fast."""
+        if self._fast:
+            return None
+        own: ClockState | None = getattr(self.opened.microphone, "clock_state", None)
+        return own if own is not None else self._clock.state
+
     def _estimate_offset(self) -> tuple[AvOffset | None, str]:
         if self._video is None:
             return None, "no camera"
@@ -429,13 +444,6 @@ def _video_fields(info: VideoInfo | None) -> dict[str, Any] | None:
     if info is None:
         return None
     return {"width_px": info.width_px, "height_px": info.height_px, "fps": info.fps}
-
-
-def _drift(checks: Any) -> tuple[float | None, float | None]:
-    """Drift of the microphone's clock in ppm and its standard deviation, from the episode's line fit."""
-    clocks = checks.get("clocks") if isinstance(checks, dict) else None
-    audio = (clocks or {}).get("audio") or {}
-    return audio.get("drift_ppm"), audio.get("drift_ppm_sigma")
 
 
 def _findings(checks: Any) -> tuple[dict[str, Any], ...]:

@@ -84,6 +84,15 @@ def test_offset_and_drift_under_jitter(ppm: float, jitter: str, batch: int) -> N
     assert state.locked
 
 
+@pytest.mark.parametrize("jitter", ["uniform", "exponential"])
+def test_drift_comes_with_an_honest_uncertainty(jitter: str) -> None:
+    errors = []
+    for seed in range(12):
+        state = simulate(50, 20, jitter, seed=seed).clock.state
+        errors.append((state.drift_ppm - 50) / state.drift_sigma_ppm)
+    assert 0.3 < np.sqrt(np.mean(np.square(errors))) < 2.0
+
+
 def test_times_rise_strictly() -> None:
     for batch in (1, 10):
         result = simulate(60, 60, "uniform", batch, seed=5)
