@@ -9,6 +9,10 @@ from numpy.typing import ArrayLike
 
 from dsp.errors import InputError
 
+_WINDOW_S = 0.25
+_PER_WINDOW = 4  # fewer arrivals than this have no earliest worth the name
+_MIN_WINDOWS = 8
+
 
 @dataclass(frozen=True)
 class ClockFit:
@@ -17,7 +21,7 @@ class ClockFit:
     drift_ppm:       positive when the device's clock is fast (more frames per second than nominal).
     drift_ppm_sigma: one standard deviation, widened for correlated residuals; inf with fewer than 3 points.
     offset_ns:       fitted time of frame 0 (of the counter), int64 ns.
-    jitter_ms:       robust standard deviation of the observations about the line (1.4826 * MAD).
+    jitter_ms:       robust standard deviation of all observations about the line (1.4826 * MAD).
     """
 
     drift_ppm: float
@@ -31,6 +35,8 @@ class ClockFit:
 def fit_clock(frames: ArrayLike, t_ns: ArrayLike, rate_hz: float = 48000.0) -> ClockFit:
     """Fit one gap-free segment: `frames` (n,) counter values, `t_ns` (n,) observed times.
 
+    An arrival can be late (a busy computer) but hardly early, so of each window of a quarter of a second only
+    the earliest counts: a load that grows during a short take would otherwise look like drift.
     Iteratively reweighted least squares with Huber weights (Huber 1964), started from a Theil-Sen line over a
     subset. The uncertainty counts the effective points after lag-1 autocorrelation of the residuals.
     Raises InputError for fewer than 2 points, unequal lengths, or a counter that does not advance.
@@ -49,6 +55,9 @@ def fit_clock(frames: ArrayLike, t_ns: ArrayLike, rate_hz: float = 48000.0) -> C
     span = float(nominal_s[-1])
     if span <= 0:
         raise InputError("clock fit: the frame counter does not advance")
+    every_s, every_late_s = nominal_s, late_s
+    earliest = _earliest(nominal_s, late_s)
+    nominal_s, late_s = nominal_s[earliest], late_s[earliest]
     centre = nominal_s.mean()
     x = nominal_s - centre
     slope, level = _theil_sen(x, late_s)
@@ -67,16 +76,30 @@ def fit_clock(frames: ArrayLike, t_ns: ArrayLike, rate_hz: float = 48000.0) -> C
         if done:
             break
     residual = late_s - level - slope * x
-    jitter = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
+    every = every_late_s - level - slope * (every_s - centre)
+    jitter = 1.4826 * float(np.median(np.abs(every - np.median(every))))
     offset_s = level - slope * (centre + frame[0] / float(rate_hz)) - frame[0] / float(rate_hz)
     return ClockFit(
         drift_ppm=(1.0 / (1.0 + slope) - 1.0) * 1e6,
         drift_ppm_sigma=_slope_sigma(x, residual, weight) * 1e6,
         offset_ns=int(time[0]) + round(offset_s * 1e9),
         jitter_ms=jitter * 1e3,
-        points=len(frame),
+        points=len(x),
         span_s=span,
     )
+
+
+def _earliest(nominal_s: np.ndarray, late_s: np.ndarray) -> np.ndarray:
+    """Indices of the earliest arrival of each window; all indices when there are few per window."""
+    windows = int(min(nominal_s[-1] / _WINDOW_S, len(nominal_s) / _PER_WINDOW))
+    if windows < _MIN_WINDOWS:
+        return np.arange(len(nominal_s))
+    slope, _ = _theil_sen(nominal_s, late_s)
+    lateness = late_s - slope * nominal_s
+    window = np.minimum((nominal_s / nominal_s[-1] * windows).astype(np.int64), windows - 1)
+    order = np.lexsort((lateness, window))
+    _, first = np.unique(window[order], return_index=True)
+    return np.sort(order[first])
 
 
 def _theil_sen(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
