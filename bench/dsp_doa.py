@@ -1,7 +1,8 @@
 """Direction of arrival beside pyroomacoustics' SRP and NormMUSIC: simulated rooms and real recordings.
 
 Every figure is the mean error on the sphere of one 2 s clip per placement, with a 95 % bootstrap interval.
-The rooms have other seeds than those that the constants of `dsp.doa` were chosen on.
+The rooms have other seeds than those that the constants of `dsp.doa` were chosen on. pyroomacoustics takes
+capsules to be omni: with these cardioids its model is wrong, so the full form also gives it omni capsules.
 """
 
 from __future__ import annotations
