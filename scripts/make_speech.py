@@ -29,7 +29,6 @@ PEAK = 0.7
 REQUESTS = {
     "silence_that_humming_noise": "Please silence that humming noise.",
     "stop_that_humming_noise": "Stop that humming noise.",
-    "turn_off_that_humming": "Turn off that humming.",
     "turn_off_that_humming_noise": "Turn off that humming noise.",
     "stop_that_beeping_noise": "Stop that beeping noise.",
     "turn_off_that_beeping_noise": "Turn off that beeping noise.",
@@ -56,8 +55,7 @@ TALK = {
 }
 
 # What the plainer espeak-ng voice says so that a small recogniser understands it.
-ESPEAK = [key for key in REQUESTS if key.startswith(("turn_on", "turn_off_light", "turn_off_fan"))]
-ESPEAK += ["turn_off_that_humming_noise", "make_that_rattling_stop"]
+ESPEAK = ("turn_on_light_right", "turn_off_light_right")
 
 
 def main() -> None:
@@ -78,7 +76,7 @@ def main() -> None:
                 wav = Path(folder) / "speech.wav"
                 if voice == "joe" and options.piper and options.model:
                     command = [options.piper, "-m", options.model, "-f", str(wav)]
-                    command += ["--length-scale", "1.2", "--noise-scale", "0.4", "--noise-w-scale", "0.5"]
+                    command += ["--length-scale", "1.2", "--noise-scale", "0.2", "--noise-w-scale", "0.5"]
                     subprocess.run(command, input=text.encode(), check=True, capture_output=True)
                 elif voice == "espeak" and options.espeak:
                     command = [
