@@ -22,6 +22,8 @@ from dsp.levels import CLIP_LEVEL, Levels, levels
 Severity = Literal["ok", "warning", "fault", "unknown"]
 _RATIOS_DB = {"ambix": 0.0, "fuma": 3.01, "n3d": 4.77}  # what each looks like when it is read as SN3D
 _WEAK_DB = -7.6  # a late field level of X, Y or Z below the mean of the other two that rooms do not reach
+# Healthy rooms of RT60 0.3 s with sources near the horizon reached -9 dB in Z.
+_WEAK_FAULT_DB = -13.0
 _ONE_DIRECTION_DB = -22.0  # spread below which the sound comes from too few directions to judge balance
 
 
@@ -285,6 +287,12 @@ def _weak_finding(field: Any, format: str, fields: Any) -> Finding | None:
     if level[worst] < -26.0:
         text = f"{axis} is dead: {level[worst]:.0f} dB against the other axes in a field from all around"
         return Finding("dead", "fault", channel, text, float(level[worst]))
+    if level[worst] > _WEAK_FAULT_DB:
+        text = (
+            f"{axis} is low ({level[worst]:.0f} dB against the other axes): a weak channel, or a dry room"
+            " with sound from few directions; compare with another recording"
+        )
+        return Finding("weak", "warning", channel, text, float(level[worst]))
     text = f"{axis} is weak ({level[worst]:.0f} dB against the other axes)"
     return Finding("weak", "fault", channel, text, float(level[worst]))
 

@@ -74,10 +74,17 @@ def test_normalisation_is_named(foa):
 @pytest.mark.parametrize("foa", ROOMS)
 @pytest.mark.parametrize("channel", [1, 2, 3])
 def test_dead_and_weak_channels(foa, channel):
-    for gain, code in ((0.0, "dead"), (1e-5, "dead"), (0.25, "weak")):
+    # At -12 dB a healthy channel in a dry room is not far away: named, but as a doubt where it is one.
+    for gain, code, severities in (
+        (0.0, "dead", {"fault"}),
+        (1e-5, "dead", {"fault"}),
+        (0.1, "weak", {"fault"}),
+        (0.25, "weak", {"fault", "warning"}),
+    ):
         x = foa.copy()
         x[:, channel] *= gain
-        found = [f for f in dsp.check(x, FS).findings if f.severity == "fault"]
+        found = [f for f in dsp.check(x, FS).findings if f.severity in ("fault", "warning")]
+        assert found[0].severity in severities
         assert [(f.code, f.channel) for f in found] == [(code, channel)]
         assert "WYZX"[channel] in found[0].message
 
