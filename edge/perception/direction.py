@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import butter, sosfilt
 
 from edge.perception.utterance import RATE_HZ, Utterance
 from recordings.geometry import direction_from_vector, unit_from_direction
@@ -14,6 +16,13 @@ from recordings.geometry import direction_from_vector, unit_from_direction
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
+RECENT_S = 3.0
+HOP_S = 0.0025
+LEAST_ONSETS = 3
+PAST_S = 0.04  # an onset rises out of what the room still holds of the 40 ms before
+RISE = 6.0  # in power
+DIRECT_S = 0.0075
+ONSET_SIGMA_DEG = 12.0  # of one onset
 WINDOW_S = 0.5
 NEAR_DEG = 25.0  # windows whose directions agree
 # A room's reflections bend every estimate, however long it is averaged: up to 11 degrees for devices near the
@@ -70,20 +79,73 @@ def talker_direction(utterance: Utterance, microphone_yaw_deg: float) -> Directi
 
 
 def device_direction(before: F32, microphone_yaw_deg: float) -> Direction | None:
-    """Where the sound comes from that went on, or came again and again, before somebody spoke.
+    """Where the sound comes from that came again and again, or went on, before somebody spoke.
 
-    before: (frames, 4) AmbiX at 24 kHz. Each half second votes once, however loud it was, so a door or a
-    single beep cannot outvote a hum. The direction that most windows agree on, weighted by their confidence,
-    is refined as their mean. None when no window has a direction.
+    before: (frames, 4) AmbiX at 24 kHz; the last `RECENT_S` of it count. A sound with at least three
+    beginnings (beeps, music) is located by those: a tone that goes on builds standing waves in a room, which
+    point anywhere, only its first milliseconds are direct. A steady sound has none; then each half second
+    votes once, however loud it was, so that a door cannot outvote a hum. None when nothing has a direction.
     """
+    recent = before[-round(RECENT_S * RATE_HZ) :]
+    found = _by_onsets(recent)
+    if found is None or found.support < 0.5:
+        found = _by_windows(recent) or found
+    if found is None:
+        return None
+    return _in_room(
+        found.azimuth_deg,
+        found.elevation_deg,
+        found.sigma_deg,
+        found.confidence,
+        found.support,
+        microphone_yaw_deg,
+    )
+
+
+def _by_onsets(foa: F32) -> Direction | None:
+    """The direction of the first milliseconds after each steep rise of the level (microphone frame).
+
+    There the active intensity, the mean of W times (X, Y, Z), points to the source (the precedence effect in
+    one line); how well W and the others go together is the vote's weight.
+    """
+    if len(foa) < RATE_HZ // 5:
+        return None
+    x = sosfilt(_band(), foa, axis=0).astype(np.float32)
+    hop = round(HOP_S * RATE_HZ)
+    power = np.mean(np.square(x[: len(x) // hop * hop].reshape(-1, hop, 4)), axis=(1, 2)) + 1e-14
+    floor = float(np.percentile(power, 10))
+    past, direct = round(PAST_S / HOP_S), round(DIRECT_S / HOP_S)
+    units, weights = [], []
+    at = past
+    while at + direct <= len(power):
+        # The next hop, because a soft beginning takes a few milliseconds to rise.
+        if power[at + 1] < RISE * max(float(power[at - past : at].max()), floor):
+            at += 1
+            continue
+        part = x[at * hop : (at + direct) * hop].astype(np.float64)
+        intensity = part[:, 0] @ part[:, [3, 1, 2]]
+        energy = 0.5 * float(np.sum(part**2))
+        length = float(np.linalg.norm(intensity))
+        if length > 0:
+            units.append(intensity / length)
+            weights.append(min(1.0, length / energy))
+        at += past
+    if len(units) < LEAST_ONSETS:
+        return None
+    sigmas = np.full(len(units), ONSET_SIGMA_DEG)
+    return _agreement(np.array(units), np.array(weights), sigmas, len(units))
+
+
+def _by_windows(foa: F32) -> Direction | None:
+    """The direction that most half seconds agree on (microphone frame)."""
     from dsp.doa import steady_direction
 
     size = round(WINDOW_S * RATE_HZ)
     units, weights, sigmas = [], [], []
-    count = len(before) // size
+    count = len(foa) // size
     for i in range(count):
-        end = len(before) - i * size
-        window = np.ascontiguousarray(before[end - size : end])
+        end = len(foa) - i * size
+        window = np.ascontiguousarray(foa[end - size : end])
         found = steady_direction(window, RATE_HZ)
         if found.confidence > USEFUL_CONFIDENCE:
             units.append(unit_from_direction(found.azimuth_deg, found.elevation_deg))
@@ -91,7 +153,11 @@ def device_direction(before: F32, microphone_yaw_deg: float) -> Direction | None
             sigmas.append(found.uncertainty_deg)
     if not units:
         return None
-    u, w, sigma = np.array(units), np.array(weights), np.array(sigmas)
+    return _agreement(np.array(units), np.array(weights), np.array(sigmas), count)
+
+
+def _agreement(u: F64, w: F64, sigma: F64, count: int) -> Direction:
+    """The mean of the votes near the one that most weight is near to; support: their share of `count`."""
     near = np.degrees(np.arccos(np.clip(u @ u.T, -1, 1))) <= NEAR_DEG
     best = int(np.argmax(near @ w))
     chosen = near[best]
@@ -102,14 +168,14 @@ def device_direction(before: F32, microphone_yaw_deg: float) -> Direction | None
         max(1.0, chosen.sum() / 2)
     )
     azimuth, elevation = direction_from_vector(mean)
-    return _in_room(
-        float(azimuth),
-        float(elevation),
-        float(error),
-        float(w[chosen].mean()),
-        float(chosen.sum() / count),
-        microphone_yaw_deg,
+    return Direction(
+        float(azimuth), float(elevation), float(error), float(w[chosen].mean()), float(chosen.sum() / count)
     )
+
+
+@lru_cache(maxsize=1)
+def _band() -> F64:
+    return np.asarray(butter(2, (200.0, 4000.0), "bandpass", fs=RATE_HZ, output="sos"))
 
 
 def _in_room(

@@ -15,7 +15,7 @@ from edge.perception.room_map import RoomMap
 from edge.perception.speech import Recogniser, Recognition
 from edge.perception.utterance import RATE_HZ, Utterance
 
-BEAM_PATTERN = 0.5  # cardioid
+BEAM_PATTERN = 0.3  # between super- and hypercardioid: least sound from elsewhere
 LISTEN_S = 0.1  # silence after the beam, so that a recogniser sees the end
 
 

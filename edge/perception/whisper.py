@@ -1,17 +1,19 @@
 """The default recogniser: Whisper (tiny.en inside a wheel), guided by the sentences that are expected.
 
-First the model writes freely what it heard. If that is an expected sentence, it is taken. If not, the
-expected sentences that sound most alike are scored by the same model on the same sound, beside its own free
-words. The best one is taken when it explains the sound nearly as well as the free words do; otherwise the
-free words stand, and they are no expected sentence. So a misheard "stop that leaving" becomes "stop that
-beeping", and "dinner will be ready" stays what it is. (The ratio to an unconstrained model as a confidence is
-the classic rejection test of keyword spotting: Rose and Paul, ICASSP 1990.)
+First the model writes freely what it heard, with a few requests as what went before. If that is an expected
+sentence, it is taken. If not, the expected sentences that sound most alike are scored by the same model on
+the same sound, beside its own free words. The best one is taken when it explains the sound nearly as well as
+the free words do; otherwise the free words stand, and they are no expected sentence. So a misheard "stop that
+leaving" becomes "stop that beeping", and "dinner will be ready" stays what it is. (The ratio to an
+unconstrained model as a confidence is the classic rejection test of keyword spotting: Rose and Paul, ICASSP
+1990.)
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,10 +35,16 @@ FRAMES_AFTER = 100
 ENCODER_STEP = 320  # samples per encoder output
 MARGIN_STEPS = 25  # half a second after the sound that scoring still sees
 HYPOTHESES = 5
-SHORTLIST = 20
-FARTHEST = 0.45  # phonetic distance per sound beyond which no sentence is scored
-ACCEPT = 1.7  # nats per word that an expected sentence may lose against the free words
+# The model takes this for what was said before. It makes a request that is hard to hear come out as one, and
+# leaves other sentences alone (measured, docs/agent.md).
+EXAMPLES = "Turn off that humming. Silence that beeping. Make that music stop. Turn on the light on my right."
+SHORTLIST = 30
+FIRST_LOOK = 8  # so many are scored first; when all of them lose more than HOPELESS, the others are not
+HOPELESS = 4.5
+FARTHEST = 0.5  # phonetic distance per sound beyond which no sentence is scored
+ACCEPT = 1.5  # nats per word that an expected sentence may lose against the free words
 LOWEST_CONFIDENCE = 0.03
+NO_SPEECH = 0.4  # of the model's own probability of no speech: noise and hums 0.55 and more, speech below 0.1
 MAX_TOKENS = 48
 
 
@@ -77,8 +85,10 @@ class WhisperRecogniser:
         self._tokens: Any = Tokenizer(
             self._whisper.hf_tokenizer, multilingual, task="transcribe", language="en"
         )
+        before = [self._tokens.sot_prev, *self._tokens.encode(" " + EXAMPLES)]
         self._lexicon = Lexicon([words_of(sentence) for sentence in expected])
         self._expected = set(self._lexicon.sentences)
+        self._start: list[int] = [*(before if self._expected else ()), *self._tokens.sot_sequence]
         self.provenance = {
             "model": "whisper-tiny.en" if folder is None else path.name,
             "sha256": self.sha256,
@@ -100,7 +110,8 @@ class WhisperRecogniser:
         others = tuple((text, score - logprob) for text, score in readings[1:])
         if not self._expected or self._is_expected(heard):
             expected = bool(self._expected) or None
-            return self._result(heard, confidence, expected, heard, others, started)
+            text = _sentence(words_of(heard), True) if expected else heard
+            return self._result(text, confidence, expected, heard, others, started)
         scored = self._score(encoded, len(x), [text for text, _ in readings])
         if scored:
             best, loss = scored[0]
@@ -135,8 +146,8 @@ class WhisperRecogniser:
         return self._whisper.encode(padded)
 
     def _free(self, encoded: Any) -> list[tuple[str, float]]:
-        """The model's own words, best first, with their log probability per token."""
-        prompt = [*self._tokens.sot_sequence, self._tokens.no_timestamps]
+        """The model's own words, best first, with their log probability per token; [] for no speech."""
+        prompt = [*self._start, self._tokens.no_timestamps]
         result = self._whisper.model.generate(
             encoded,
             [prompt],
@@ -144,8 +155,11 @@ class WhisperRecogniser:
             num_hypotheses=HYPOTHESES,
             max_length=MAX_TOKENS + len(prompt),
             return_scores=True,
+            return_no_speech_prob=True,
         )[0]
-        texts = [self._tokens.decode(tokens).strip() for tokens in result.sequences_ids]
+        if result.no_speech_prob > NO_SPEECH:
+            return []
+        texts = [_once(self._tokens.decode(tokens).strip()) for tokens in result.sequences_ids]
         return list(zip(texts, map(float, result.scores), strict=True))
 
     def _score(self, encoded: Any, samples: int, heard: list[str]) -> list[tuple[str, float]]:
@@ -156,20 +170,28 @@ class WhisperRecogniser:
         """
         bare = list(dict.fromkeys(without_politeness(words_of(text)) for text in heard))
         near = [s for s, far in self._lexicon.nearest(bare, SHORTLIST) if far <= FARTHEST]
+        scored = self._score_these(near[:FIRST_LOOK], encoded, samples, heard)
+        if scored and scored[0][1] <= HOPELESS:
+            scored += self._score_these(near[FIRST_LOOK:], encoded, samples, heard)
+        return sorted(scored, key=lambda item: item[1])
+
+    def _score_these(
+        self, near: list[str], encoded: Any, samples: int, heard: list[str]
+    ) -> list[tuple[str, float]]:
         if not near:
             return []
         first = words_of(heard[0])
         start, end = _politeness(first)
         upper = heard[0][:1].isupper()
         variants = [(s, _sentence(start + s + end, upper)) for s in near]
-        variants += [("", text.rstrip(" .!?") + ".") for text in heard[:3]]
+        variants += [("", text.rstrip(" .!?") + ".") for text in heard[:2]]
         tokens = [self._tokens.encode(" " + form) for _, form in variants]
         whole = np.array(encoded)
         steps = min(whole.shape[1], samples // ENCODER_STEP + MARGIN_STEPS)
         part = np.repeat(np.ascontiguousarray(whole[:, :steps]), len(variants), axis=0)
         aligned = self._whisper.model.align(
             self._ct2.StorageView.from_array(part),
-            list(self._tokens.sot_sequence),
+            self._start,
             tokens,
             [steps] * len(tokens),
         )
@@ -186,6 +208,14 @@ class WhisperRecogniser:
 def _sentence(words: str, upper: bool) -> str:
     """As the model writes sentences; the point at the end is what makes it score the end as well."""
     return (words[:1].upper() if upper else words[:1]) + words[1:] + "."
+
+
+def _once(text: str) -> str:
+    """Small models repeat short sentences: "Stop that. Stop that." -> "Stop that."."""
+    parts = re.findall(r"[^.!?]+[.!?]*", text)
+    first = words_of(parts[0]) if parts else ""
+    same = all(words_of(part) == first or first.startswith(words_of(part)) for part in parts)
+    return parts[0].strip() if len(parts) > 1 and same else text
 
 
 def _politeness(words: str) -> tuple[str, str]:
