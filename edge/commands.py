@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsp.errors import CheckFailed
-from edge.agent.command import agent
+from edge.agent_command import agent
 from edge.demo_command import demo
 
 if TYPE_CHECKING:
