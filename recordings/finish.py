@@ -106,7 +106,7 @@ def make_release(episode: Episode) -> list[Line]:
     try:
         for block in release_blocks(source, str(episode.format)):
             writer.write(block)
-            # A float file may hold NaN: it goes into the release as it is, directions see silence there.
+            # A float file may hold NaN, which dsp.check names; resampling and directions take it as silence.
             rows += doa.push(np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0))
         rows += doa.flush()
     finally:
@@ -122,7 +122,7 @@ def release_blocks(source: AudioFile, format_name: str) -> Iterator[NDArray[np.f
     if source.rate == RELEASE_RATE_HZ:
         yield from blocks
         return
-    resampler = dsp.Resampler(source.rate, RELEASE_RATE_HZ, 4)
+    resampler = dsp.Resampler(source.rate, RELEASE_RATE_HZ, 4, on_nonfinite="flag")
     skip = resampler.delay_frames
     for block in blocks:
         out = resampler.push(block)

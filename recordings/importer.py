@@ -62,6 +62,8 @@ def import_take(
         raise InputError(
             f"{paths[0]}: holds no sound frame ({'; '.join(source.problems) or 'empty data chunk'})"
         )
+    if video_offset_s is not None and not abs(video_offset_s) <= 86400:
+        raise InputError(f"the video's offset must be seconds within a day, not {video_offset_s!r}")
     joints = _check_joints(paths) if len(paths) > 1 else []
     started = recorder_time(source)
     when = started or datetime.now().astimezone().replace(tzinfo=None)

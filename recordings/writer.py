@@ -37,6 +37,8 @@ def new_episode_id(slug: str, when: datetime | None = None) -> str:
 
 def create_folder(root: Path, profile: Profile) -> Path:
     """Make <root>/<session>/<id>/ with the marker and episode.yaml. Raises StorageError, InputError."""
+    # msgspec checks what it reads, not what is constructed: a session like "../x" must not make a folder.
+    text = profile_to_yaml(profile_from_yaml(profile_to_yaml(profile), "the episode's profile"))
     path = Path(root) / profile.session / profile.id
     with storage_errors(path, "create"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +48,7 @@ def create_folder(root: Path, profile: Profile) -> Path:
             raise InputError(f"{path} exists already; give the episode another id") from None
         fsync_folder(path.parent)
         place_marker(path)
-        write_atomic(path / PROFILE, profile_to_yaml(profile).encode())
+        write_atomic(path / PROFILE, text.encode())
         (path / ORIGINALS).mkdir()
     return path
 
