@@ -1,0 +1,514 @@
+"""The command line as a script sees it: one JSON object on stdout, exit codes, messages without traceback.
+
+Every command runs in a process of its own, as a user starts it. docs/cli.md is the other side of each
+comparison: what it documents is produced, what is produced is documented, with the type that it says.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+import dsp
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RATE = 48000
+AMBIX = ("--format", "ambix", "--json")
+RIG = """hearth_rig: 1
+name: of files
+microphone: {source: file, file: foa.wav, pace: PACE}
+camera: {source: none}
+endpoints: {stream: "tcp://127.0.0.1:0", commands: "tcp://127.0.0.1:0"}
+storage: {folder: data, min_free_mib: 0}
+"""
+
+
+# ------------------------------------------------------------------ running
+
+
+@dataclass(frozen=True)
+class Run:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one object on stdout; fails when there is anything else (NaN and Infinity are no JSON)."""
+        value = json.loads(self.stdout, parse_constant=lambda word: pytest.fail(f"{word} in the JSON"))
+        assert isinstance(value, dict)
+        assert len(self.stdout.strip().splitlines()) == 1
+        return value
+
+
+def environment() -> dict[str, str]:
+    """So that `python -m hearth` is this repository's from any folder, and lines are not broken."""
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200"}
+
+
+def hearth(folder: Path, *args: object) -> Run:
+    """Run `hearth ARGS` in `folder`; never may it show a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hearth", *map(str, args)],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr and "Traceback" not in done.stdout, done.stderr
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sound files good and bad, rig files good and bad."""
+    folder = tmp_path_factory.mktemp("cli")
+    rng = np.random.default_rng(0)
+    foa = dsp.encode(0.1 * rng.standard_normal(RATE), 40.0, 5.0) + 1e-4 * rng.standard_normal((RATE, 4))
+    soundfile.write(folder / "foa.wav", foa, RATE, subtype="PCM_24")
+    soundfile.write(folder / "stereo.wav", foa[:, :2], RATE)
+    soundfile.write(folder / "dead.wav", foa * [1, 1, 0, 1], RATE)
+    whole = (folder / "foa.wav").read_bytes()
+    (folder / "truncated.wav").write_bytes(whole[: len(whole) // 2])
+    (folder / "head_only.wav").write_bytes(whole[:30])
+    (folder / "no_frame.wav").write_bytes(whole[:44])
+    (folder / "empty.wav").write_bytes(b"")
+    (folder / "text.wav").write_text("This is no sound.\n" * 40)
+    (folder / "folder").mkdir()
+    fast = RIG.replace("PACE", "fast")
+    (folder / "fast.yaml").write_text(fast)
+    (folder / "realtime.yaml").write_text(RIG.replace("PACE", "realtime"))
+    (folder / "misspelt.yaml").write_text(fast.replace("pace:", "pacee:"))
+    (folder / "absent.yaml").write_text(
+        "hearth_rig: 1\nmicrophone: {source: sounddevice, device: NoSuchMicrophone}\ncamera: {source: none}\n"
+    )
+    (folder / "no_camera.yaml").write_text(fast.replace("source: none", "source: v4l2, device: 63"))
+    (folder / "no_file.yaml").write_text(fast.replace("foa.wav", "nothing.wav"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> Run:
+    """One short take."""
+    return hearth(folder, "record", "--rig", "fast.yaml", "--seconds", 0.5, "--json")
+
+
+@pytest.fixture(scope="module")
+def episode(folder: Path, recorded: Run) -> str:
+    assert recorded.code == 0, recorded.stderr
+    return str(recorded.json["episode"])
+
+
+# ------------------------------------------------------------------ the page docs/cli.md
+
+
+@dataclass(frozen=True)
+class Key:
+    """A row of a table: `a`, `a.b` or `a[].b`."""
+
+    path: str
+    type: str
+    meaning: str
+
+    @property
+    def parent(self) -> str:
+        return self.path.rpartition(".")[0]
+
+    @property
+    def optional(self) -> bool:
+        return re.search(r"with `--|absent|when there", self.meaning) is not None
+
+
+def sections() -> dict[str, str]:
+    """Command -> its part of the page."""
+    text = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
+    parts = re.split(r"^## hearth (\w+)$", text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def keys_of(command: str) -> dict[str, Key]:
+    rows = re.findall(r"^\| `([^`]+)` \| (.+?) \| (.*) \|$", sections()[command], re.M)
+    assert rows, f"no table of keys for {command}"
+    return {path: Key(path, kind, meaning) for path, kind, meaning in rows}
+
+
+def has_type(value: Any, text: str) -> bool:
+    """Whether a value is of the type that the page names, such as `number or null, ms`."""
+    kinds = {
+        "string": lambda v: isinstance(v, str),
+        "integer": lambda v: isinstance(v, int) and not isinstance(v, bool),
+        "number": lambda v: isinstance(v, int | float) and not isinstance(v, bool),
+        "boolean": lambda v: isinstance(v, bool),
+        "object": lambda v: isinstance(v, dict),
+        "null": lambda v: v is None,
+    }
+    for word in text.partition(",")[0].split(" or "):
+        if word.startswith("list of "):
+            item = kinds[word.removeprefix("list of ")]
+            if isinstance(value, list) and all(map(item, value)):
+                return True
+        elif kinds[word](value):
+            return True
+    return False
+
+
+def walk(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """(path, value) of every key below an object, through objects and lists of objects."""
+    if isinstance(value, list):
+        return [pair for item in value for pair in walk(item, f"{prefix.removesuffix('.')}[].")]
+    if not isinstance(value, dict):
+        return []
+    own = [(prefix + key, item) for key, item in value.items()]
+    return own + [pair for path, item in own for pair in walk(item, path + ".")]
+
+
+def assert_documented(command: str, result: dict[str, Any]) -> None:
+    """The keys of a result are those of the page, and so are their types."""
+    keys = keys_of(command)
+    parents = {key.parent for key in keys.values()}
+    produced = [(path, value) for path, value in walk(result) if path.rpartition(".")[0] in parents]
+    seen = {path for path, _ in produced}
+    assert seen - set(keys) == set(), "produced but not documented"
+    entered = {""} | {
+        re.sub(r"\[\]$", "", path) for path, value in produced if isinstance(value, dict | list)
+    }
+    wanted = {k.path for k in keys.values() if not k.optional and _there(k.parent, result, entered)}
+    assert wanted - seen == set(), "documented but not produced"
+    wrong = [(path, value) for path, value in produced if not has_type(value, keys[path].type)]
+    assert wrong == [], "not of the documented type"
+
+
+def _there(parent: str, result: dict[str, Any], entered: set[str]) -> bool:
+    """Whether a key's parent is in the result; an empty list has no items to look at."""
+    name = parent.removesuffix("[]")
+    return name in entered and (name == parent or bool(result.get(name)))
+
+
+def test_the_page_has_every_command_and_every_option():
+    from typer.main import get_command
+
+    from hearth import app
+
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    assert set(sections()) == set(commands)
+    for name, command in commands.items():
+        text = sections()[name]
+        options = text[text.index("\nOptions:") : text.index("\nExit codes:")]
+        for parameter in command.params:
+            for option in parameter.opts if parameter.param_type_name == "option" else ():
+                assert option in options, f"{name} {option}"
+        for option in re.findall(r"--[a-z-]+", options.replace("/--no-report", "")):
+            assert any(option in parameter.opts for parameter in command.params), f"{name} has no {option}"
+        for code in ("0 ", "2 "):
+            assert code in text[text.index("\nExit codes:") :], f"{name}: exit code {code}"
+
+
+def test_has_type_tells_types_apart():
+    assert has_type(None, "number or null, ms") and has_type(2, "number or null, ms")
+    assert not has_type(True, "integer") and not has_type(True, "number") and not has_type(1.0, "integer")
+    assert has_type([], "list of string") and not has_type([1], "list of string")
+
+
+# ------------------------------------------------------------------ what each command prints
+
+
+def test_record(recorded: Run, folder: Path):
+    assert recorded.code == 0, recorded.stderr
+    result = recorded.json
+    assert_documented("record", result)
+    assert result["stop_reason"] == "duration" and result["frames"] == RATE // 2
+    assert result["seconds"] == 0.5 and result["lost_frames"] == 0
+    assert (folder / result["episode"] / "manifest.json").is_file()
+    assert "recording" in recorded.stderr, "progress belongs on stderr"
+
+
+def test_episodes_verify_repair_and_report(folder: Path, episode: str):
+    run = hearth(folder, "episodes", "data", "--json")
+    assert run.code == 0
+    assert_documented("episodes", run.json)
+    assert [(row["path"], row["state"]) for row in run.json["episodes"]] == [(episode, "finished")]
+
+    for command in ("verify", "repair"):
+        run = hearth(folder, command, episode, "--json")
+        assert run.code == 0, run.stderr
+        assert_documented(command, run.json)
+        assert run.json["ok"] is True and run.json["results"][0]["problems"] == []
+
+    run = hearth(folder, "report", episode, "--json")
+    assert run.code == 0
+    assert_documented("report", run.json)
+    assert (
+        (folder / run.json["page"]).read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html")
+    )
+
+
+def test_import_and_verify_a_changed_copy(folder: Path, tmp_path: Path):
+    made = hearth(
+        folder, "import", "foa.wav", "--format", "ambix", "--into", tmp_path, "--no-report", "--json"
+    )
+    assert made.code == 0, made.stderr
+    assert_documented("import", made.json)
+    assert made.json["sound_ok"] is True and made.json["duration_s"] == 1.0 and made.json["bits"] == 24
+    with open(Path(made.json["episode"]) / "foa_24k.wav", "r+b") as file:
+        file.seek(4000)
+        file.write(b"\x01\x02\x03\x04")
+    run = hearth(tmp_path, "verify", made.json["episode"], "--json")
+    assert run.code == 1 and run.stderr.startswith("hearth: ")
+    assert_documented("verify", run.json)
+    problems = run.json["results"][0]["problems"]
+    assert [(p["code"], p["path"]) for p in problems] == [("hash", "foa_24k.wav")]
+    documented = re.findall(r"`(\w+)`", keys_of("verify")["results[].problems"].meaning)
+    assert "hash" in documented
+
+
+def test_check(folder: Path, episode: str):
+    run = hearth(folder, "check", "dead.wav", "foa.wav", "truncated.wav", "--format", "ambix", "--json")
+    assert run.code == 1, "a fault in one of them is a fault"
+    assert_documented("check", run.json)
+    assert [result["ok"] for result in run.json["results"]][:2] == [False, True]
+    faults = {
+        (finding["code"], finding["channel"])
+        for finding in run.json["results"][0]["findings"]
+        if finding["severity"] == "fault"
+    }
+    assert ("dead", 2) in faults
+    cut = run.json["results"][2]
+    assert 0.49 < cut["duration_s"] < 0.51
+    assert any("truncated" in problem for problem in cut["problems"])
+    run = hearth(folder, "check", episode, "--json")
+    assert run.code == 0, run.stderr
+    assert run.json["ok"] is True and run.json["results"][0]["channels"] == 4
+
+
+def test_doa(folder: Path, tmp_path: Path):
+    table = tmp_path / "doa.csv"
+    run = hearth(folder, "doa", "foa.wav", "--format", "ambix", "--csv", table, "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("doa", run.json)
+    assert run.json["csv"] == str(table)
+    assert abs(run.json["azimuth_deg"] - 40.0) < 1 and abs(run.json["elevation_deg"] - 5.0) < 1
+    lines = table.read_text().splitlines()
+    assert lines[0] == "time_s,azimuth_deg,elevation_deg,confidence,track"
+    assert len(lines) == 1 + run.json["windows"] == 11
+
+
+def test_doctor_and_init(folder: Path, tmp_path: Path):
+    run = hearth(folder, "doctor", "--rig", "realtime.yaml", "--json")
+    assert run.code == (0 if run.json["ok"] else 1)
+    assert_documented("doctor", run.json)
+    run = hearth(folder, "doctor", "--rig", "misspelt.yaml", "--json")
+    assert run.code == 1 and run.json["ok"] is False
+    rig = next(finding for finding in run.json["findings"] if finding["topic"] == "rig")
+    assert rig["severity"] == "fault" and "pacee" in rig["text"]
+
+    run = hearth(tmp_path, "init", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("init", run.json)
+    assert run.json["path"] == "rig.yaml" and (tmp_path / "rig.yaml").is_file()
+    again = hearth(tmp_path, "init", "--json")
+    assert again.code == 2 and "--force" in again.stderr and again.stdout == ""
+    assert hearth(tmp_path, "init", "--force", "--json").code == 0
+
+
+def test_live(folder: Path):
+    run = hearth(folder, "live", "--rig", "realtime.yaml", "--stats", "--record", "--seconds", 20, "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("live", run.json)
+    assert run.json["stopped"] == "ended" and run.json["service"]["blocks"] == 100
+    recording = set(run.json["service"]["recording"])
+    assert recording == {key for key in keys_of("record") if "." not in key} - {"interrupted"}
+    assert run.json["stream"] in run.stderr
+
+
+def test_the_tables_of_demo_and_agent_are_those_of_the_code():
+    """Both commands need a minute: here their tables are compared with the types that they print."""
+    from dataclasses import fields
+
+    from edge.demo import DemoResult
+
+    assert list(keys_of("demo")) == [field.name for field in fields(DemoResult)]
+    # The class is read, not imported: the agent's module brings the speech model's libraries.
+    tree = ast.parse((REPOSITORY / "edge" / "agent" / "agent.py").read_text(encoding="utf-8"))
+    answer = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Answer")
+    names = [node.target.id for node in answer.body if isinstance(node, ast.AnnAssign)]  # type: ignore[union-attr]
+    assert list(keys_of("agent")) == ["answers", *(f"answers[].{name}" for name in names)]
+
+
+# ------------------------------------------------------------------ wrong use
+
+WRONG = {
+    # what is wrong: (arguments, a word of the message)
+    "missing file to check": (("check", "nothing.wav", *AMBIX), "nothing.wav"),
+    "missing file for doa": (("doa", "nothing.wav", *AMBIX), "nothing.wav"),
+    "missing file to import": (("import", "nothing.wav", *AMBIX), "nothing.wav"),
+    "missing folder to verify": (("verify", "nothing", "--json"), "nothing"),
+    "missing folder of a report": (("report", "nothing", "--json"), "nothing"),
+    "missing data folder": (("episodes", "nothing", "--json"), "nothing"),
+    "file instead of a data folder": (("episodes", "foa.wav", "--json"), "foa.wav"),
+    "file instead of an episode": (("report", "foa.wav", "--json"), "foa.wav"),
+    "folder instead of a file": (("check", "folder", *AMBIX), "folder"),
+    "folder instead of a file to import": (("import", "folder", *AMBIX), "folder"),
+    "text as WAV": (("check", "text.wav", *AMBIX), "not a WAV file"),
+    "text as WAV to import": (("import", "text.wav", *AMBIX), "not a WAV file"),
+    "empty file": (("check", "empty.wav", *AMBIX), "empty"),
+    "cut within the header": (("check", "head_only.wav", *AMBIX), "head_only.wav"),
+    "cut after the header": (("doa", "no_frame.wav", *AMBIX), "no sound frame"),
+    "stereo": (("check", "stereo.wav", *AMBIX), "2 channels"),
+    "unknown channel order": (("check", "foa.wav", "--json"), "--format"),
+    "unknown format": (("check", "foa.wav", "--format", "amibx", "--json"), "amibx"),
+    "one good file, one missing": (("check", "foa.wav", "nothing.wav", *AMBIX), "nothing.wav"),
+    "absent microphone": (("record", "--rig", "absent.yaml", "--seconds", "1", "--json"), "microphone"),
+    "absent camera": (("record", "--rig", "no_camera.yaml", "--seconds", "1", "--json"), "/dev/video63"),
+    "absent sound file in the rig": (("live", "--rig", "no_file.yaml", "--json"), "nothing.wav"),
+    "missing rig": (("record", "--rig", "nothing.yaml", "--json"), "nothing.yaml"),
+    "misspelt key": (("record", "--rig", "misspelt.yaml", "--json"), "pacee"),
+    "misspelt key, demo": (("demo", "--rig", "misspelt.yaml", "--json"), "pacee"),
+    "unknown option": (("check", "--bogus", "foa.wav"), "--bogus"),
+    "unknown command": (("bogus",), "bogus"),
+    "no seconds": (("record", "--rig", "fast.yaml", "--seconds", "0", "--json"), "--seconds"),
+    "negative seconds": (("live", "--rig", "realtime.yaml", "--seconds", "-1", "--json"), "--seconds"),
+    "folder below a file": (
+        ("record", "--rig", "fast.yaml", "--seconds", "1", "--folder", "foa.wav", "--json"),
+        "foa.wav",
+    ),
+    "import below a file": (("import", "foa.wav", "--into", "text.wav", *AMBIX), "text.wav"),
+    "text as video": (("import", "foa.wav", "--video", "text.wav", "--into", "refused", *AMBIX), "text.wav"),
+    "missing video": (("import", "foa.wav", "--video", "x.mp4", "--into", "refused2", *AMBIX), "x.mp4"),
+    "offset that is no number": (
+        ("import", "foa.wav", "--video-offset-s", "nan", "--into", "never", *AMBIX),
+        "nan",
+    ),
+    "table below a file": (("doa", "foa.wav", "--csv", "text.wav/x.csv", *AMBIX), "text.wav"),
+    "rig below a file": (("init", "text.wav/rig.yaml", "--json"), "text.wav"),
+    "CSV and JSON on one stdout": (("doa", "foa.wav", "--csv", "-", *AMBIX), "stdout"),
+    "unknown grounding": (
+        ("record", "--rig", "fast.yaml", "--seconds", "1", "--grounding", "G9", "--json"),
+        "G9",
+    ),
+}
+
+
+# Runs commands one after the other in one process, each with files of its own as stdout and stderr: starting
+# Python forty times would take most of a minute. What `main` lets through counts as a traceback.
+MANY = """
+import json, os, sys, tempfile, traceback
+import hearth
+results = []
+for args in json.load(sys.stdin):
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        kept = os.dup(1), os.dup(2)
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        sys.argv = ["hearth", *args]
+        try:
+            hearth.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode("utf-8", "replace"))
+        results.append([code, *texts])
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def wrong(folder: Path) -> dict[str, Run]:
+    """What each wrong use gave."""
+    done = subprocess.run(
+        [sys.executable, "-c", MANY],
+        cwd=folder,
+        env=environment(),
+        input=json.dumps([args for args, _ in WRONG.values()]),
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=True,
+    )
+    return dict(zip(WRONG, (Run(*result) for result in json.loads(done.stdout)), strict=True))
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_use_leaves_with_2_and_one_message(wrong: dict[str, Run], case: str):
+    run, word = wrong[case], WRONG[case][1]
+    assert "Traceback" not in run.stderr, run.stderr
+    assert run.code == 2, run.stderr
+    assert run.stdout == ""
+    assert word in run.stderr
+
+
+@pytest.mark.parametrize("case", ["missing file to check", "misspelt key", "unknown option"])
+def test_a_process_of_its_own_leaves_the_same_way(folder: Path, wrong: dict[str, Run], case: str):
+    run = hearth(folder, *WRONG[case][0])
+    assert (run.code, run.stdout) == (2, "")
+    assert WRONG[case][1] in run.stderr
+
+
+def test_an_impossible_offset_is_refused_before_anything_is_written(wrong: dict[str, Run], folder: Path):
+    assert wrong["offset that is no number"].code == 2
+    assert not (folder / "never").exists()
+
+
+def test_a_file_with_nan_is_a_fault_and_can_still_be_imported(folder: Path, tmp_path: Path):
+    sound, _ = soundfile.read(folder / "foa.wav", dtype="float32")
+    sound[1000] = np.nan
+    soundfile.write(tmp_path / "nan.wav", sound, RATE, subtype="FLOAT")
+    made = hearth(tmp_path, "import", "nan.wav", "--into", "data", "--no-report", *AMBIX)
+    assert made.code == 0, made.stderr
+    assert made.json["sound_ok"] is False
+
+
+def test_a_truncated_file_is_read_as_far_as_it_goes_and_says_so(folder: Path, tmp_path: Path):
+    run = hearth(folder, "import", "truncated.wav", "--into", tmp_path, "--no-report", *AMBIX)
+    assert run.code == 0 and any("truncated" in problem for problem in run.json["problems"])
+
+
+def test_what_cannot_be_repaired_leaves_with_1(folder: Path):
+    run = hearth(folder, "repair", "nothing", "--json")
+    assert run.code == 1
+    assert_documented("repair", run.json)
+    assert run.json["ok"] is False and "nothing" in run.json["results"][0]["problems"][0]
+
+
+def test_a_session_cannot_lead_out_of_the_data_folder(folder: Path, tmp_path: Path):
+    data = tmp_path / "inner" / "data"
+    args = ("import", "foa.wav", "--into", data, "--no-report", *AMBIX)
+    assert hearth(folder, *args, "--session", "../../outside").code == 2
+    run = hearth(
+        folder, "record", "--rig", "fast.yaml", "--seconds", 1, "--folder", data, "--session", "../out"
+    )
+    assert run.code == 2 and run.stdout == ""
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [], "nothing was written anywhere"
+
+
+def test_an_unwritable_folder_is_a_message(folder: Path, tmp_path: Path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    if os.access(closed, os.W_OK):
+        pytest.skip("this user may write into a folder without write permission (root)")
+    run = hearth(folder, "import", "foa.wav", "--into", closed, "--no-report", *AMBIX)
+    assert run.code == 2 and str(closed) in run.stderr and run.stdout == ""
