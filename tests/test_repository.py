@@ -134,6 +134,25 @@ def test_the_readmes_table_lists_the_commands():
     assert sorted(named) == sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
 
+def test_links_between_documents_lead_somewhere():
+    broken = []
+    for page in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            path = (page.parent / name).resolve() if name else page
+            if not path.exists() or (anchor and anchor not in _anchors(path)):
+                broken.append(f"{page.name}: {target}")
+    assert broken == []
+
+
+def _anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
 # ------------------------------------------------------------------ the names that strangers rely on
 
 PUBLIC = {
