@@ -7,6 +7,7 @@ impossible value is an InputError that names the key and what is allowed.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,16 +18,19 @@ from msgspec import Meta
 
 from dsp.errors import InputError
 
-Metres = tuple[float, float, float]
-Positive = Annotated[float, Meta(gt=0)]
+Coordinate = Annotated[float, Meta(ge=-100, le=100)]
+Metres = tuple[Coordinate, Coordinate, Coordinate]
+Length = Annotated[float, Meta(gt=0, le=100)]
+Id = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z")]
+Text = Annotated[str, Meta(min_length=1, max_length=500)]
 
 
 class Microphone(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The microphone: where its blocks come from, what they mean, and where it stands in the room."""
 
     source: Literal["virtual", "sounddevice", "pyaudio", "file"] = "virtual"
-    device: str | None = None  # a part of the device's name, e.g. "H3-VR"; never an index
-    file: str | None = None  # for source: file
+    device: Text | None = None  # a part of the device's name, e.g. "H3-VR"; never an index
+    file: Text | None = None  # for source: file
     pace: Literal["realtime", "fast"] = "realtime"  # for source: file and virtual
     rate_hz: Literal[44100, 48000, 96000] = 48000
     channels: Annotated[int, Meta(ge=1, le=64)] = 4
@@ -41,13 +45,13 @@ class Camera(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
     source: Literal["virtual", "v4l2", "url", "file", "none"] = "virtual"
     device: Annotated[int, Meta(ge=0, le=63)] = 0  # for source: v4l2 (/dev/videoN)
-    url: str | None = None  # for source: url (rtsp://, http://)
-    file: str | None = None  # for source: file
+    url: Text | None = None  # for source: url (rtsp://, http://)
+    file: Text | None = None  # for source: file
     pace: Literal["realtime", "fast"] = "realtime"  # for source: file and virtual
     width_px: Annotated[int, Meta(ge=16, le=7680)] = 640
     height_px: Annotated[int, Meta(ge=16, le=4320)] = 360
     fps: Annotated[float, Meta(gt=0, le=240)] = 15.0
-    fourcc: Annotated[str, Meta(pattern="^[A-Za-z0-9]{4}$")] = "MJPG"
+    fourcc: Annotated[str, Meta(pattern=r"^[A-Za-z0-9]{4}\Z")] = "MJPG"
     hfov_deg: Annotated[float, Meta(gt=5, lt=175)] = 90.0  # nominal; a calibration result replaces it
     position_m: Metres = (0.0, 0.0, 0.08)  # of the camera in the *microphone* frame (x forward, y left, z up)
     yaw_deg: Annotated[float, Meta(ge=-180, le=180)] = 0.0  # against the microphone's front, to the left
@@ -57,7 +61,7 @@ class Camera(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 class Device(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One device of the room: the agent's map and the virtual room's geometry."""
 
-    id: Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*$")]
+    id: Id
     type: Literal[
         "on_off_light",
         "dimmable_light",
@@ -72,24 +76,24 @@ class Device(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         "refrigerator",
         "window_covering",
     ]
-    name: str  # as people say it: "ceiling light", "desk fan"
-    room: str = "living_room"
+    name: Text  # as people say it: "ceiling light", "desk fan"
+    room: Text = "living_room"
     position_m: Metres = (0.0, 0.0, 0.0)
 
 
 class Person(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A member of the household."""
 
-    id: Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*$")]
-    name: str
-    room: str | None = None  # the room that "my room" means
+    id: Id
+    name: Text
+    room: Text | None = None  # the room that "my room" means
 
 
 class Room(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The room: a box with one corner at the origin, x and y along the floor, z up; metres."""
 
-    name: str = "living_room"
-    size_m: tuple[Positive, Positive, Positive] = (5.2, 4.1, 2.7)
+    name: Text = "living_room"
+    size_m: tuple[Length, Length, Length] = (5.2, 4.1, 2.7)
     devices: tuple[Device, ...] = ()
     people: tuple[Person, ...] = ()
 
@@ -97,7 +101,7 @@ class Room(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
 class Storage(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Where episodes go."""
 
-    folder: str = "data"
+    folder: Text = "data"
     segment_mib: Annotated[int, Meta(ge=1, le=2000)] = 1900  # WAV segments roll below this
     min_free_mib: Annotated[int, Meta(ge=0)] = 500  # recording does not start with less
 
@@ -124,7 +128,7 @@ class Rig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     """The whole of rig.yaml."""
 
     hearth_rig: Literal[1]  # version of this file's form
-    name: str = "rig"
+    name: Text = "rig"
     microphone: Microphone = msgspec.field(default_factory=Microphone)
     camera: Camera = msgspec.field(default_factory=Camera)
     room: Room = msgspec.field(default_factory=Room)
@@ -158,19 +162,49 @@ def load_rig(path: str | Path | None = None) -> Rig:
 def parse_rig(text: str, where: str = "rig.yaml") -> Rig:
     """Check the text of a rig file; see `load_rig`."""
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        data = yaml.load(text, _StrictLoader)  # a SafeLoader
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{where}: not valid YAML: {error}") from None
+    except RecursionError:
+        raise InputError(f"{where}: not a rig file: its values are nested too deeply") from None
     if not isinstance(data, dict):
         raise InputError(f"{where}: expected `key: value` lines at the top, found {type(data).__name__}")
     if "hearth_rig" not in data:
         raise InputError(f"{where}: the line `hearth_rig: 1` (the version of the file's form) is missing")
+    _refuse_not_finite(data, where)
     try:
         rig = msgspec.convert(data, Rig)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {_explain(str(error), data)}") from None
     _check(rig, where)
     return rig
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Like SafeLoader, but a key that stands twice is an error: YAML would drop the first without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key `{name}` stands twice in one section", key.start_mark
+                )
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+def _refuse_not_finite(data: Any, where: str, place: str = "") -> None:
+    """NaN compares false with every limit, so it would pass them all."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            _refuse_not_finite(value, where, f"{place}.{key}" if place else str(key))
+    elif isinstance(data, list):
+        for number, value in enumerate(data):
+            _refuse_not_finite(value, where, f"{place}[{number}]")
+    elif isinstance(data, float) and not math.isfinite(data):
+        raise InputError(f"{where}: `{place}`: {data} is not a usable number; give a finite one")
 
 
 def rig_to_dict(rig: Rig) -> dict[str, Any]:
@@ -245,6 +279,14 @@ def _check(rig: Rig, where: str) -> None:
         fail("`camera.file` is missing: `source: file` needs the path of a video file")
     if cam.source == "url" and not re.match(r"^(rtsps?|https?)://", cam.url or ""):
         fail(f"`camera.url` must be an rtsp:// or http:// address (found {cam.url!r})")
+    if mic.channels != 4:
+        fail(f"`microphone.format: {mic.format}` has 4 channels (found `channels: {mic.channels}`)")
+    if "\0" in rig.storage.folder:
+        fail("`storage.folder` holds a NUL character")
+    for key, address in (("stream", rig.endpoints.stream), ("commands", rig.endpoints.commands)):
+        port = address.rsplit(":", 1)[-1]
+        if address.startswith("tcp://") and not (port.isdigit() and int(port) <= 65535):
+            fail(f"`endpoints.{key}` {address} needs a port from 0 to 65535, like tcp://127.0.0.1:5771")
     if mic.source == "virtual" and (mic.channels != 4 or mic.rate_hz != 48000):
         fail("the virtual microphone has `channels: 4` and `rate_hz: 48000`")
     places = [("microphone.position_m", mic.position_m)]
@@ -256,5 +298,9 @@ def _check(rig: Rig, where: str) -> None:
         twice = sorted({i for i in ids if ids.count(i) > 1})
         if twice:
             fail(f"the {kind} id `{twice[0]}` is used twice; ids must be unique")
+    names = [d.name for d in room.devices]
+    same = sorted({n for n in names if names.count(n) > 1})
+    if same:
+        fail(f"the device name `{same[0]}` is used twice; an agent could not tell them apart in words")
     if rig.endpoints.stream == rig.endpoints.commands and not rig.endpoints.stream.endswith(":0"):
         fail(f"`endpoints.stream` and `endpoints.commands` are the same address ({rig.endpoints.stream})")

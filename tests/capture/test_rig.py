@@ -38,6 +38,13 @@ def test_a_rig_survives_the_round_trip_through_yaml() -> None:
         ("size_m: [5.2, 4.1, 2.7]", "size_m: [1.2, 1.1, 2.7]", ["outside the room", "microphone.position_m"]),
         ("living_room_fan_2", "living_room_fan_1", ["living_room_fan_1", "used twice"]),
         ("5772", "5771", ["same address"]),
+        ("5772", "99999", ["endpoints.commands", "65535"]),
+        ("name: desk fan", "name: standing fan", ["standing fan", "used twice"]),
+        ("  hfov_deg: 90", "  hfov_deg: .nan", ["camera.hfov_deg", "finite"]),
+        ("size_m: [5.2, 4.1, 2.7]", "size_m: [.inf, 4.1, 2.7]", ["room.size_m[0]", "finite"]),
+        ("size_m: [5.2, 4.1, 2.7]", "size_m: [5000.0, 4.1, 2.7]", ["room.size_m", "100"]),
+        ("  fps: 15", "  fps: 15\n  fps: 30", ["`fps` stands twice", "line"]),
+        ("folder: data", 'folder: ""', ["storage.folder"]),
         ("hearth_rig: 1", "hearth_rig: 2", ["`hearth_rig`", "2"]),
         ("hearth_rig: 1", "# gone", ["hearth_rig: 1", "missing"]),
     ],
@@ -55,7 +62,8 @@ def test_an_error_names_key_value_and_remedy(old: str, new: str, words: list[str
     [
         ({"source": "sounddevice"}, "microphone.device"),
         ({"source": "file"}, "microphone.file"),
-        ({"source": "virtual", "channels": 2}, "channels: 4"),
+        ({"source": "virtual", "channels": 2}, "channels: 2"),
+        ({"source": "virtual", "rate_hz": 44100}, "rate_hz: 48000"),
     ],
 )
 def test_impossible_combinations_are_named(microphone: dict, word: str) -> None:
@@ -63,7 +71,7 @@ def test_impossible_combinations_are_named(microphone: dict, word: str) -> None:
         parse_rig(yaml.safe_dump({"hearth_rig": 1, "microphone": microphone}))
 
 
-@pytest.mark.parametrize("text", ["", "- a\n- b", "hearth_rig: [1", "\x00"])
+@pytest.mark.parametrize("text", ["", "- a\n- b", "hearth_rig: [1", "\x00", "name: " + "[" * 5000])
 def test_what_is_no_rig_at_all_is_an_input_error(text: str) -> None:
     with pytest.raises(InputError):
         parse_rig(text)
