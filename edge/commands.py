@@ -22,7 +22,6 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Start here")(demo)
     app.command(rich_help_panel="Live")(live)
     app.command(rich_help_panel="Live")(agent)
-    app.command(rich_help_panel="Live")(agent)
 
 
 def live(
