@@ -11,6 +11,7 @@ from dsp.errors import CheckFailed, HearthError, InputError
 from recordings.terminal import emit, progress
 
 _LOOK = "Look at recordings"
+_VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout")]
 Format = Annotated[
     str | None,
@@ -114,8 +115,13 @@ def repair(
 
 
 def import_(
-    sounds: Annotated[list[Path], typer.Argument(metavar="WAV...", help="a take, or the parts of one")],
-    video: Annotated[Path | None, typer.Option(help="video file of the same take")] = None,
+    sounds: Annotated[
+        list[Path],
+        typer.Argument(metavar="WAV... [VIDEO]", help="a take, or the parts of one; then its video file"),
+    ],
+    video: Annotated[
+        Path | None, typer.Option(help="video file of the same take, when it is not the last argument")
+    ] = None,
     format_name: Format = None,
     into: Annotated[Path, typer.Option(help="data folder")] = Path("data"),
     session: Annotated[str, typer.Option(help="session that the episode belongs to")] = "imported",
@@ -129,6 +135,8 @@ def import_(
     """Make an episode of an SD-card take (H3-VR WAV, FLAC, Ogg), with or without a video file."""
     from recordings.importer import import_take
 
+    if video is None and len(sounds) > 1 and sounds[-1].suffix.lower() in _VIDEO_SUFFIXES:
+        *sounds, video = sounds
     with progress("importing"):
         episode = import_take(
             sounds,

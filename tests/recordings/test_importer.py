@@ -241,3 +241,18 @@ def test_our_own_n3d_is_told_from_ambix(tmp_path):
     assert read_wav(tmp_path / "n.wav").format == "n3d"
     episode = import_take(tmp_path / "n.wav", None, tmp_path / "data", report=False)
     assert np.abs(episode.audio(24000) - dsp.resample(scene(), 48000, 24000)).max() < 1e-6
+
+
+def test_the_last_argument_of_the_command_may_be_the_video(tmp_path):
+    from typer.testing import CliRunner
+
+    from hearth import app
+
+    wav = h3vr_wav(tmp_path / "x.wav", scene(seconds=0.3), tracks="WYZX")
+    video = video_file(tmp_path / "x.MP4", [0.0, 0.04, 0.1])
+    args = ["import", str(wav), str(video), "--into", str(tmp_path / "data"), "--no-report", "--json"]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.exception
+    (folder,) = (tmp_path / "data" / "imported").iterdir()
+    assert len(Episode.open(folder).frame_times()) == 3
+    assert [p.name for p in Episode.open(folder).audio_paths] == ["x.wav"]
