@@ -188,6 +188,10 @@ class _VoteCounter:
             ]
         )
 
+    def enough(self, samples: int) -> bool:
+        """Whether so many samples say anything: one whole window, and a third of a row."""
+        return samples >= self.plan.n_fft and 3 * samples >= self.plan.row
+
     def add_row(self, row: F32, cells: F32) -> None:
         """Add the votes of one row (plan.row, 4) to `cells`."""
         spectra = self._stft.push_row(row)
@@ -281,7 +285,10 @@ class DoaEstimator:
         return out
 
     def flush(self) -> list[DoaFrame]:
-        """The last window, when samples are left that do not fill one. The estimator can go on afterwards."""
+        """The last window, when samples are left that do not fill one. The estimator can go on afterwards.
+
+        With less than a third of a window (or less than one spectrum needs) it says nothing: inactive, NaN.
+        """
         return [self._finish_row()] if self._filled else []
 
     def _finish_row(self) -> DoaFrame:
@@ -291,13 +298,15 @@ class DoaEstimator:
         level = float(10.0 * np.log10(max(float(np.dot(w, w)) / len(w), 1e-20)))
         t_s = self._rows * len(row) / self.fs
         self._rows += 1
+        enough = self._votes.enough(self._filled)
         self._filled = 0
         self._own[:] = 0.0
         self._votes.add_row(row, self._own)
         self._cells *= np.float32(MEMORY_PER_ROW)
-        self._cells += self._own
+        if enough:  # else the votes are mostly the edge where the padding begins
+            self._cells += self._own
         peak = self._peak
-        if level < SILENCE_DBFS or not _find_peak(self._cells, peak):
+        if not enough or level < SILENCE_DBFS or not _find_peak(self._cells, peak):
             return DoaFrame(t_s, np.nan, np.nan, 0.0, np.nan, level, False)
         confidence = _confidence(peak[3], peak[5])
         own_share = histogram.share_near(self._own, peak[0], peak[1], peak[2])
@@ -337,7 +346,8 @@ def estimate_doa(foa: npt.ArrayLike, fs: int) -> Doa:
 def steady_direction(foa: npt.ArrayLike, fs: int) -> DirectionEstimate:
     """The one direction that explains a whole clip best: a talker's sentence or a device's steady sound.
 
-    foa: AmbiX (frames, 4) float. All votes of the clip count alike. Raises InputError as `estimate_doa`.
+    foa: AmbiX (frames, 4) float. All votes of the clip count alike; a clip of less than a third of a 100 ms
+    window has no direction. Raises InputError as `estimate_doa`.
     """
     x = _checked(foa)
     votes = _VoteCounter(int(fs))
@@ -350,7 +360,8 @@ def steady_direction(foa: npt.ArrayLike, fs: int) -> DirectionEstimate:
         votes.add_row(row, cells)
     peak = np.zeros(8)
     power = float(np.mean(np.square(x[:, 0], dtype=np.float64))) if len(x) else 0.0
-    if power < 10 ** (SILENCE_DBFS / 10) or not _find_peak(cells, peak):
+    silent = power < 10 ** (SILENCE_DBFS / 10)
+    if silent or not votes.enough(len(x)) or not _find_peak(cells, peak):
         return DirectionEstimate(np.nan, np.nan, 0.0, np.nan)
     azimuth, elevation = _angles(peak)
     confidence = _confidence(peak[3], peak[5])

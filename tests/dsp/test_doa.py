@@ -214,6 +214,24 @@ def test_stft_equals_numpy() -> None:
             np.testing.assert_allclose(spectra[f], want, atol=1e-4)
 
 
+@pytest.mark.parametrize("fs", [8000, 24000, 48000])
+def test_a_last_window_that_is_mostly_padding_says_nothing(fs: int) -> None:
+    plan = DoaEstimator(fs)._votes.plan
+    least = max(plan.n_fft, -(-plan.row // 3))
+    foa = plane_wave(signal("noise", 1.0, np.random.default_rng(3), fs), 40, 10)
+    for n in (1, least - 1, 3 * plan.row + 1, 3 * plan.row + least - 1):
+        rows = estimate_doa(foa[:n], fs)
+        assert not rows.active[-1] and rows.confidence[-1] == 0
+        assert np.isnan([rows.azimuth_deg[-1], rows.elevation_deg[-1], rows.uncertainty_deg[-1]]).all()
+        assert rows.active[:-1].all()
+    for n in (1, least - 1):
+        clip = steady_direction(foa[:n], fs)
+        assert clip.confidence == 0 and np.isnan([clip.azimuth_deg, clip.uncertainty_deg]).all()
+    rows, clip = estimate_doa(foa[:least], fs), steady_direction(foa[:least], fs)
+    assert rows.active[-1] and error_deg(rows.azimuth_deg[-1], rows.elevation_deg[-1], 40, 10) < 3
+    assert clip.confidence > 0 and error_deg(clip.azimuth_deg, clip.elevation_deg, 40, 10) < 3
+
+
 def test_bad_input_is_named() -> None:
     with pytest.raises(InputError, match="shape"):
         estimate_doa(np.zeros((4, 2400, 1), np.float32), FS)
