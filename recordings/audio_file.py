@@ -112,6 +112,8 @@ def open_audio(path: str | Path | Sequence[str | Path], recover: bool = False) -
 
 
 def _open_one(path: Path, recover: bool) -> AudioFile:
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give the sound files in it")
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     with open(path, "rb") as file:

@@ -122,7 +122,10 @@ def release_blocks(source: AudioFile, format_name: str) -> Iterator[NDArray[np.f
     if source.rate == RELEASE_RATE_HZ:
         yield from blocks
         return
-    resampler = dsp.Resampler(source.rate, RELEASE_RATE_HZ, 4, on_nonfinite="flag")
+    try:
+        resampler = dsp.Resampler(source.rate, RELEASE_RATE_HZ, 4, on_nonfinite="flag")
+    except InputError as error:
+        raise InputError(f"{source.paths[0]}: {source.rate} Hz cannot be resampled: {error}") from None
     skip = resampler.delay_frames
     for block in blocks:
         out = resampler.push(block)

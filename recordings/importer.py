@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -20,13 +22,15 @@ import numpy as np
 from dsp.errors import InputError
 from recordings.audio_file import AudioFile, open_audio
 from recordings.episode import ORIGINALS, TIMELINE, VIDEO, Episode
-from recordings.finish import complete
-from recordings.marker import mark_failed
+from recordings.finish import complete, release_blocks
 from recordings.profile import Profile
 from recordings.storage import copy_exact, sha256_file
 from recordings.timeline import Line, TimelineWriter
 from recordings.wav_tags import TRACKS
 from recordings.writer import create_folder, new_episode_id
+
+if TYPE_CHECKING:
+    from recordings.video_read import VideoSummary
 
 _OVERLAP_SEARCH_S = 5.0  # how far from the end of one part the start of the next is looked for
 _OVERLAP_PROBE = 256  # frames that must agree exactly
@@ -49,6 +53,7 @@ def import_take(
     wav_path: one sound file, or the parts of a split one; parts are joined in the order of their names, and
     refused when they seem to overlap. format: one of dsp.FORMATS, needed when the tags do not say.
     video_offset_s: time of the first picture after the first audio frame; unknown is taken as 0 and flagged.
+    A refused or failed import leaves nothing behind; the files given are never touched.
     Raises InputError (unknown, contradicted or wrong format, unreadable file, overlap), StorageError.
     """
     paths = (
@@ -65,6 +70,9 @@ def import_take(
     if video_offset_s is not None and not abs(video_offset_s) <= 86400:
         raise InputError(f"the video's offset must be seconds within a day, not {video_offset_s!r}")
     joints = _check_joints(paths) if len(paths) > 1 else []
+    next(release_blocks(source, format_name), None)  # a rate that cannot be resampled is refused here
+    if video_path is not None and not _summary_of(Path(video_path)).times_ns:
+        raise InputError(f"{video_path}: holds no readable picture")
     started = recorder_time(source)
     when = started or datetime.now().astimezone().replace(tzinfo=None)
     profile = Profile(
@@ -89,12 +97,32 @@ def import_take(
         profile = msgspec.convert(
             msgspec.to_builtins(msgspec.structs.replace(profile, **profile_fields)), Profile
         )
-    folder = create_folder(Path(root), profile)
+    with _nothing_left_behind(Path(root) / profile.session):
+        folder = create_folder(Path(root), profile)
+        try:
+            return _fill(folder, profile, paths, source, joints, started, video_path, video_offset_s, report)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # only copies: the originals are where they were
+            raise
+
+
+@contextmanager
+def _nothing_left_behind(session: Path) -> Iterator[None]:
+    """When the body fails, remove the folders above the episode that were not there before."""
+    new = [path for path in (session, *session.parents) if not path.exists()]
     try:
-        return _fill(folder, profile, paths, source, joints, started, video_path, video_offset_s, report)
-    except BaseException as error:
-        mark_failed(folder, f"import: {type(error).__name__}: {error}")
+        yield
+    except BaseException:
+        for path in new:
+            with suppress(OSError):  # somebody else's episode may be in it by now
+                path.rmdir()
         raise
+
+
+def _summary_of(video: Path) -> VideoSummary:
+    from recordings import video_read
+
+    return video_read.summarise(video)
 
 
 def _name(path: Path) -> str:

@@ -18,6 +18,8 @@ from recordings.storage import storage_error
 def _open(path: Path) -> Any:
     import av
 
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give the video file")
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import re
+import shutil
 import threading
 import time
 from contextlib import suppress
@@ -46,10 +47,14 @@ def create_folder(root: Path, profile: Profile) -> Path:
             path.mkdir()
         except FileExistsError:
             raise InputError(f"{path} exists already; give the episode another id") from None
-        fsync_folder(path.parent)
-        place_marker(path)
-        write_atomic(path / PROFILE, text.encode())
-        (path / ORIGINALS).mkdir()
+        try:
+            fsync_folder(path.parent)
+            place_marker(path)
+            write_atomic(path / PROFILE, text.encode())
+            (path / ORIGINALS).mkdir()
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)  # nothing was recorded yet
+            raise
     return path
 
 

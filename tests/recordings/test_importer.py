@@ -210,9 +210,40 @@ def test_a_video_file_is_kept_as_coded_with_its_times(tmp_path):
     assert episode.profile.source["video"]["alignment"] == "given"
     with pytest.raises(InputError, match="no video stream"):
         import_take(wav, wav, tmp_path / "data2", report=False)
-    assert [e.state for e in [Episode.open(next((tmp_path / "data2" / "imported").iterdir()))]] == [
-        "interrupted"
-    ]
+    assert not (tmp_path / "data2").exists()
+
+
+def test_a_failed_import_leaves_nothing_and_the_second_try_works(tmp_path, monkeypatch):
+    import recordings.importer as importer
+    from recordings import StorageError
+
+    wav = h3vr_wav(tmp_path / "x.wav", scene(seconds=0.3), tracks="WYZX")
+    (tmp_path / "x.mp4").write_bytes(b"no video")
+    data = tmp_path / "data"
+    with pytest.raises(InputError, match=r"x\.mp4"):
+        import_take(wav, tmp_path / "x.mp4", data, report=False)
+    assert not data.exists()
+    data.mkdir()  # a folder that was there stays
+    with monkeypatch.context() as patch:
+        full = StorageError("cannot write: the disk is full")
+        patch.setattr(importer, "complete", lambda *a, **k: (_ for _ in ()).throw(full))
+        with pytest.raises(StorageError, match="full"):
+            import_take(wav, None, data, report=False)
+    assert list(data.iterdir()) == []
+    video_file(tmp_path / "x.mp4", [0.0, 0.04])
+    assert import_take(wav, tmp_path / "x.mp4", data, report=False).verify().ok
+
+
+def test_an_impossible_rate_names_the_file(tmp_path):
+    wav = h3vr_wav(tmp_path / "odd.wav", scene(7999, 0.3), 7999, tracks="WYZX")
+    with pytest.raises(InputError, match=r"odd\.wav: 7999 Hz"):
+        import_take(wav, None, tmp_path / "data", report=False)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_is_called_a_folder(tmp_path):
+    with pytest.raises(InputError, match="is a folder"):
+        import_take(tmp_path, None, tmp_path / "data", "ambix")
 
 
 def test_a_damaged_take_is_imported_with_a_note(tmp_path):
