@@ -23,10 +23,12 @@ from capture.blocks import AudioBlock, AudioInfo, Item, SourceEvent, VideoFrame,
 from capture.clock import AudioClock, ClockState
 from capture.disk_room import check_room, free_bytes
 from capture.fanout import Fanout, Subscription
+from capture.folder_watch import FolderWatch
 from capture.rig import Rig
 from capture.sync import AvOffset, SlateWatch
 from dsp.errors import InputError
 from recordings.profile import Profile
+from recordings.storage import StorageError
 
 if TYPE_CHECKING:
     from capture.sources import OpenedRig
@@ -187,6 +189,7 @@ class Recorder:
             video=_video_fields(self.opened.video_info) if self._video is not None else None,
             segment_mib=self.rig.storage.segment_mib,
         )
+        self._folder = FolderWatch(self.path)
         streams = [("audio", self._audio)] + ([("video", self._video)] if self._video is not None else [])
         for name, fanout in streams:
             subscription = fanout.subscribe(f"recorder {name}")
@@ -218,7 +221,8 @@ class Recorder:
     def stop(self) -> Recording:
         """Write what waits, estimate drift and A/V offset, finish the episode. Stop the sources first.
 
-        Raises what made the sound unwritable (the episode then stays marked as interrupted, repairable).
+        Raises what made the sound unwritable, or StorageError when the folder was moved or removed (the
+        episode then stays marked as interrupted, repairable where it is).
         """
         for subscription in self._subscriptions:
             subscription.close()
@@ -226,7 +230,9 @@ class Recorder:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
+        self._check_folder()
         if self.error is not None:
+            self._writer.abort(f"{type(self.error).__name__}: {self.error}")
             raise self.error
         offset, note = self._estimate_offset()
         if self.opened.scene is not None:
@@ -346,7 +352,9 @@ class Recorder:
     def _watch(self) -> None:
         """Stop while there is still room to finish: the 24 kHz form and the reports need some. And stop on
         time when the microphone is away and no block tells the time."""
-        while not self._stopping.wait(1.0):
+        while not self._stopping.wait(0.25):
+            if not self._check_folder():
+                return
             if self._max_seconds is not None and self._first is not None:
                 asked_ns = self._first.t_ns + round(self._max_seconds * 1e9)
                 if self._away and monotonic_ns() > asked_ns:
@@ -358,6 +366,15 @@ class Recorder:
                 self.event("disk_nearly_full", free_mib=free_bytes(self.path) // _MIB)
                 self.finish_because("disk")
                 return
+
+    def _check_folder(self) -> bool:
+        try:
+            self._folder.check()
+        except StorageError as error:
+            self.error = self.error or error
+            self.finish_because("error")
+            return False
+        return True
 
     def _reserve_bytes(self) -> int:
         info = self.opened.audio_info

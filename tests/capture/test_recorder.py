@@ -19,7 +19,7 @@ from capture.rig import Rig, parse_rig
 from capture.sources import OpenedRig, open_rig
 from capture.take import new_profile, record
 from dsp.errors import InputError
-from recordings import Episode, StorageError
+from recordings import Episode, StorageError, repair
 
 FS = 48000
 
@@ -190,3 +190,49 @@ def test_profile_of_a_real_take_guesses_nothing(tmp_path: Path) -> None:
         profile = new_profile(rig, opened, "test", request="Turn on the lamp!")
     assert profile.grounding is None and profile.goal is None and profile.consent.recording == "unknown"
     assert profile.id.endswith("-turn-on-the-lamp")
+
+
+@pytest.mark.parametrize("what", ["folder removed", "folder moved", "sound removed", "mark removed"])
+def test_an_episode_that_goes_away_stops_the_take_and_is_not_finished(tmp_path: Path, what: str) -> None:
+    noise_file(tmp_path / "in.wav", 60)
+    moved = tmp_path / "elsewhere"
+
+    def take_away(recorder: Recorder) -> None:
+        time.sleep(0.5)
+        if what == "folder removed":
+            shutil.rmtree(recorder.path)
+        elif what == "folder moved":
+            recorder.path.rename(moved)
+        elif what == "sound removed":
+            next(recorder.path.glob("*/*.wav")).unlink()
+        else:
+            (recorder.path / "RECORDING.json").unlink()
+
+    with pytest.raises(StorageError, match="moved, removed or replaced during the take"):
+        take(file_rig(tmp_path, pace="realtime"), on_start=take_away)
+    assert not list(tmp_path.glob("data/*/*/manifest.json"))
+    if what.startswith("folder"):
+        assert not list(tmp_path.glob("data/*/*"))
+    if what == "folder moved":
+        (moved / "RECORDING.json").write_text("")  # it names this process, which lives on here
+        assert repair(moved).verify().ok
+        assert len(original(Episode.open(moved))) > FS // 10
+
+
+def test_a_folder_removed_just_before_the_end_is_no_episode(tmp_path: Path) -> None:
+    noise_file(tmp_path / "in.wav", 0.5)
+    rig = file_rig(tmp_path)
+    with open_rig(rig) as opened:
+        recorder = Recorder(rig, opened, new_profile(rig, opened, "test"), Fanout())
+        recorder.start()
+        shutil.rmtree(recorder.path)
+        with pytest.raises(StorageError, match="removed"):
+            recorder.stop()
+    assert not list(tmp_path.glob("data/*/*"))
+
+
+def test_a_place_that_takes_no_folder_is_not_called_full(tmp_path: Path) -> None:
+    noise_file(tmp_path / "in.wav", 0.1)
+    with pytest.raises(StorageError, match="cannot record to /proc/hearth") as raised:
+        take(file_rig(tmp_path), root="/proc/hearth")
+    assert "MiB free" not in str(raised.value)
