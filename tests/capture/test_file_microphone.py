@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from capture.blocks import AudioBlock, Item, SourceEvent, monotonic_ns
 from capture.file_microphone import FileMicrophone
 from dsp.errors import InputError
+from recordings.wav_write import WavWriter
 
 FS = 48000
 
@@ -112,3 +113,48 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "text.wav").write_text("not sound")
     with pytest.raises(InputError, match="not a readable WAV"):
         FileMicrophone(tmp_path / "text.wav").open()
+
+
+@pytest.mark.parametrize(("tagged", "says"), [("fuma", "ambix"), ("ambix", "fuma"), ("a", "ambix")])
+def test_tags_that_contradict_the_rig_are_refused(tmp_path: Path, tagged: str, says: str) -> None:
+    path = tmp_path / "x.wav"
+    writer = WavWriter(path, FS, 4, format_name=tagged)
+    writer.write(np.zeros((480, 4), np.int32))
+    writer.close()
+    with pytest.raises(InputError, match=rf"{says} contradicts the file's tags, which say {tagged}"):
+        FileMicrophone(path, format=says).open()
+    assert FileMicrophone(path, format=tagged).open().format == tagged
+
+
+def test_a_file_without_tags_is_what_the_rig_says(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "x.wav", np.zeros((100, 4)), FS)
+    assert FileMicrophone(tmp_path / "x.wav", format="fuma").open().format == "fuma"
+
+
+def test_samples_that_are_no_numbers_become_silence_and_are_told(tmp_path: Path) -> None:
+    x = np.full((FS, 4), 0.25, np.float32)
+    x[1000:1600, 2] = np.nan  # over the edge of a block
+    x[30000] = [np.inf, -np.inf, 0.25, 0.25]
+    soundfile.write(tmp_path / "x.wav", x, FS, subtype="FLOAT")
+    items: list[Item] = []
+    over = threading.Event()
+    source = FileMicrophone(tmp_path / "x.wav", pace="fast")
+    source.start_ns = 0
+
+    def sink(item: Item) -> None:
+        items.append(item)
+        if isinstance(item, SourceEvent) and item.kind == "ended":
+            over.set()
+
+    source.start(sink)
+    assert over.wait(20)
+    source.stop()
+    expected = np.where(np.isfinite(x), x, 0).astype(np.float64) * 2**31
+    np.testing.assert_array_equal(joined(items), expected.astype(np.int32))
+    errors = [i for i in items if isinstance(i, SourceEvent) and i.kind == "error"]
+    assert [e.data for e in errors] == [
+        {"samples": 600, "first_frame": 1000, "last_frame": 1599},
+        {"samples": 2, "first_frame": 30000, "last_frame": 30000},
+    ]
+    assert [e.t_ns for e in errors] == [1000 * 10**9 // FS, 30000 * 10**9 // FS]
+    assert "600 samples" in errors[0].detail and "set to 0" in errors[0].detail
