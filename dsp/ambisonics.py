@@ -128,15 +128,41 @@ def angular_error_deg(
     return float(angle) if angle.ndim == 0 else angle
 
 
+def _numbers(value: ArrayLike, name: str) -> Floats:
+    try:
+        a = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        raise InputError(f"{name} must be numbers in one plain array, not {value!r:.80}") from None
+    if a.dtype.kind not in "fiu":
+        raise InputError(f"{name} must be real numbers, not {value!r:.80}")
+    return a.astype(np.float64)
+
+
+def _degrees(value: ArrayLike, name: str, most: float) -> Floats:
+    a = _numbers(value, f"{name}_deg")
+    bad = ~(np.isfinite(a) & (np.abs(a) <= most))
+    if bad.any():
+        first = int(np.argmax(bad))
+        where = f" (frame {first})" if a.ndim else ""
+        limit = f"from -{most:g} to {most:g} degrees" if np.isfinite(most) else "a finite number of degrees"
+        raise InputError(f"{name} must be {limit}, not {float(a.flat[first]):g}{where}")
+    return a
+
+
 def encode(mono: ArrayLike, azimuth_deg: ArrayLike, elevation_deg: ArrayLike) -> Array:
     """A plane wave as AmbiX (frames, 4): W = s, Y = s y, Z = s z, X = s x.
 
-    mono: (frames,). The direction is one pair of degrees, or one per frame for a moving source.
+    mono: (frames,). The direction is one pair of degrees, or one per frame for a moving source. Raises
+    InputError for another shape, and for angles that are not numbers, not finite or an elevation beyond 90.
     """
-    s = np.asarray(mono, dtype=np.float64)
+    s = _numbers(mono, "mono")
     if s.ndim != 1:
         raise InputError(f"mono must have shape (frames,), got {s.shape}")
-    unit = direction_to_unit(azimuth_deg, elevation_deg)
+    az, el = _degrees(azimuth_deg, "azimuth", np.inf), _degrees(elevation_deg, "elevation", 90.0)
+    try:
+        unit = direction_to_unit(az, el)
+    except ValueError:
+        raise InputError(f"azimuth {az.shape} and elevation {el.shape} do not fit together") from None
     if unit.ndim not in (1, 2) or (unit.ndim == 2 and len(unit) != len(s)):
         raise InputError(f"give one direction, or one for each of the {len(s)} frames; got {unit.shape[:-1]}")
     gains = np.concatenate([np.ones((*unit.shape[:-1], 1)), unit[..., [1, 2, 0]]], axis=-1)

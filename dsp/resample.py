@@ -300,7 +300,8 @@ class Resampler:
 
 
 def _rate(fs: Any) -> int:
-    if isinstance(fs, bool) or int(fs) != fs or not 1000 <= fs <= 768_000:
+    number = isinstance(fs, (int, float, np.integer, np.floating)) and not isinstance(fs, bool)
+    if not number or not 1000 <= fs <= 768_000 or int(fs) != fs:  # NaN fails the comparison
         raise InputError(f"a sample rate must be a whole number of Hz from 1000 to 768000, not {fs!r}")
     return int(fs)
 

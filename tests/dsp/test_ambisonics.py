@@ -28,6 +28,31 @@ def test_encode_moving_source_has_a_direction_per_frame():
         dsp.encode(np.ones(3), [0, 90], [0, 0])
 
 
+@pytest.mark.parametrize(
+    ("azimuth", "elevation", "named"),
+    [
+        (np.nan, 0, "azimuth .* not nan"),
+        (0, -np.inf, "elevation .* not -inf"),
+        (0, 90.5, "elevation .* -90 to 90 .* not 90.5"),
+        ([0, 1, np.inf], 0, r"azimuth .* not inf \(frame 2\)"),
+        ("left", 0, "azimuth_deg .* 'left'"),
+        (0, None, "elevation_deg .* None"),
+        (1j, 0, "azimuth_deg .* 1j"),
+        ([0, 1, 2], [0, 1], "do not fit"),
+    ],
+)
+def test_encode_refuses_what_is_no_direction(azimuth, elevation, named):
+    with pytest.raises(InputError, match=named):
+        dsp.encode(np.ones(3), azimuth, elevation)
+
+
+def test_encode_takes_every_real_direction():
+    foa = dsp.encode(np.ones(3, np.float32), np.float32(-450), -90)
+    assert np.allclose(foa, [1, 0, -1, 0], atol=1e-6)
+    with pytest.raises(InputError, match=r"mono .*\['x'\]"):
+        dsp.encode(["x"], 0, 0)
+
+
 @given(angles)
 def test_direction_round_trip(direction):
     az, el = dsp.unit_to_direction(dsp.direction_to_unit(*direction))

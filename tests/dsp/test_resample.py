@@ -187,6 +187,31 @@ def test_views_and_read_only_arrays_are_fine():
     )
 
 
+@pytest.mark.parametrize(
+    ("rate", "named"),
+    [
+        (np.nan, "not nan"),
+        (np.inf, "not inf"),
+        (-np.inf, "not -inf"),
+        ("48000", "not '48000'"),
+        (0, "not 0"),
+        (-48000, "not -48000"),
+        (44100.5, "not 44100.5"),
+        (None, "not None"),
+        ([48000], r"not \[48000\]"),
+        (True, "not True"),
+    ],
+)
+def test_what_is_no_rate_is_refused_on_both_sides(rate, named):
+    for rates in ((rate, 24000), (48000, rate)):
+        with pytest.raises(InputError, match=f"sample rate .* {named}"):
+            dsp.resample(np.zeros((10, 1)), *rates)
+
+
+def test_a_whole_float_is_a_rate():
+    assert np.array_equal(dsp.resample(NOISE, np.float64(48000), 24000.0), dsp.resample(NOISE, 48000, 24000))
+
+
 def test_wrong_use_is_refused_with_the_value_in_the_message():
     with pytest.raises(InputError, match="0"):
         dsp.Resampler(0, 24000, 4)
