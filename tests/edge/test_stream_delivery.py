@@ -370,7 +370,7 @@ def test_a_killed_publisher_is_noticed_and_its_successor_followed() -> None:
         process.wait()
 
 
-def test_the_example_prints_directions() -> None:
+def test_the_example_prints_directions_and_ends_with_the_publisher() -> None:
     with Publisher(ANY) as publisher:
         example = subprocess.Popen(
             [sys.executable, str(REPO / "examples" / "subscriber.py"), publisher.address],
@@ -389,6 +389,12 @@ def test_the_example_prints_directions() -> None:
         try:
             assert example.stdout is not None
             assert example.stdout.readline().split() == ["12.3", "s", "-31.5", "deg", "0.75"]
+            time.sleep(1.2)  # a heartbeat is not the end
+            assert example.poll() is None
+            stop.set()
+            thread.join()
+            publisher.close()
+            assert example.wait(10) == 0
         finally:
             stop.set()
             thread.join()
