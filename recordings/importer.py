@@ -8,6 +8,7 @@ guess; when they disagree the import stops. Times count from the first audio fra
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 
 from dsp.errors import InputError
-from recordings.audio_file import AudioFile, open_audio
+from recordings.audio_file import OTHER_SUFFIXES, WAV_SUFFIXES, AudioFile, open_audio
 from recordings.episode import ORIGINALS, TIMELINE, VIDEO, Episode
 from recordings.finish import complete, release_blocks
 from recordings.profile import Profile
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from recordings.video_read import VideoSummary
 
 _OVERLAP_SEARCH_S = 5.0  # how far from the end of one part the start of the next is looked for
+_JOINT_S = 2.0  # two clock readings of 1 s steps, and what a split itself may take
 _OVERLAP_PROBE = 256  # frames that must agree exactly
 
 
@@ -70,6 +72,12 @@ def import_take(
     if video_offset_s is not None and not abs(video_offset_s) <= 86400:
         raise InputError(f"the video's offset must be seconds within a day, not {video_offset_s!r}")
     joints = _check_joints(paths) if len(paths) > 1 else []
+    copies = [copy_name(path) for path in paths]
+    if sorted(set(copies)) != copies:
+        raise InputError(
+            f"the parts would be kept as {', '.join(copies)}, which is not their order; give them plain names"
+            " that sort in the order of the take"
+        )
     next(release_blocks(source, format_name), None)  # a rate that cannot be resampled is refused here
     if video_path is not None and not _summary_of(Path(video_path)).times_ns:
         raise InputError(f"{video_path}: holds no readable picture")
@@ -127,6 +135,28 @@ def _summary_of(video: Path) -> VideoSummary:
 
 def _name(path: Path) -> str:
     return path.name
+
+
+def copy_name(path: Path) -> str:
+    """The name of the copy in the episode: valid UTF-8, not hidden, with a suffix that says what it holds."""
+    name = _printable(path.name).lstrip(".") or "take"
+    if Path(name).suffix.lower() in WAV_SUFFIXES | OTHER_SUFFIXES:
+        return name
+    with open(path, "rb") as file:
+        head = file.read(12)
+    if head[8:] == b"WAVE":
+        return f"{name}.wav"
+    import soundfile
+
+    kind = str(soundfile.info(path).format).lower()
+    if f".{kind}" not in OTHER_SUFFIXES:
+        raise InputError(f"{path}: its suffix names no kind of sound; call it .{kind} or convert to WAV")
+    return f"{name}.{kind}"
+
+
+def _printable(name: str) -> str:
+    """Bytes of a file name that are not UTF-8 become "_": neither JSON nor YAML can hold them."""
+    return re.sub("[\ud800-\udfff]", "_", name)
 
 
 def decide_format(source: AudioFile, given: str | None) -> str:
@@ -197,11 +227,11 @@ def _time_note(started: datetime | None, path: Path) -> dict[str, Any]:
 
 
 def _check_joints(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Refuse parts that overlap; gives what is known about each joint."""
+    """Refuse parts that overlap or are no parts of one take; gives what is known about each joint."""
     files = [open_audio(path) for path in paths]
     joints = []
     for before, after in itertools.pairwise(files):
-        names = f"{before.paths[0].name} and {after.paths[0].name}"
+        names = f"{_printable(before.paths[0].name)} and {_printable(after.paths[0].name)}"
         found = find_overlap(before, after)
         if found:
             raise InputError(
@@ -220,8 +250,27 @@ def _check_joints(paths: Sequence[Path]) -> list[dict[str, Any]]:
                     f"{names} seem to overlap: by their time references the second starts {-step} frames"
                     " before the first ends. Overlapping parts are not joined yet; import them one by one"
                 )
+        gap_s = _gap_s(before, after)
+        if not any(abs(gap) <= _JOINT_S for gap in gap_s):
+            known = "no time in both of them says that one continues the other"
+            if gap_s:
+                known = f"by their times the second starts {gap_s[0]:.1f} s after the first ends"
+            raise InputError(f"{names} do not seem to be parts of one take: {known}; import them one by one")
         joints.append({"between": names, "time_reference_gap_frames": step})
     return joints
+
+
+def _gap_s(before: AudioFile, after: AudioFile) -> list[float]:
+    """Seconds from the end of one part to the start of the next, by each clock that both parts tell."""
+    a, b = before.bext, after.bext
+    gaps: list[float] = []
+    if a is None or b is None:
+        return gaps
+    if a.local_time and b.local_time:
+        gaps.append((b.local_time - a.local_time).total_seconds() - before.duration_s)
+    if a.time_reference and b.time_reference and a.date == b.date:
+        gaps.append((b.time_reference - a.time_reference) / before.rate - before.duration_s)
+    return gaps
 
 
 def find_overlap(before: AudioFile, after: AudioFile) -> int:
@@ -255,8 +304,12 @@ def _fill(
 
     files = []
     for path in paths:
-        digest = copy_exact(path, folder / ORIGINALS / path.name)
-        files.append({"name": path.name, "bytes": path.stat().st_size, "sha256": digest})
+        name = copy_name(path)
+        digest = copy_exact(path, folder / ORIGINALS / name)
+        about = {"name": name, "bytes": path.stat().st_size, "sha256": digest}
+        if name != path.name:
+            about["called_before"] = os.fsencode(path.name).decode("utf-8", "backslashreplace")
+        files.append(about)
     lines = _sound_lines(folder, source, started)
     described = {**profile.source, "files": files}
     if joints:
@@ -291,7 +344,7 @@ def _sound_lines(folder: Path, source: AudioFile, started: datetime | None) -> l
         )
     first = 0
     for seq, path in enumerate(source.paths):
-        frames = open_audio(folder / ORIGINALS / path.name).frames
+        frames = open_audio(folder / ORIGINALS / copy_name(path)).frames
         t_ns = round(first * 1e9 / source.rate)
         lines.append(
             {
@@ -332,7 +385,7 @@ def _import_video(path: Path, folder: Path, offset_s: float | None) -> tuple[lis
         for index, t in enumerate(times)
     ]
     video = {
-        "file": path.name,
+        "file": _printable(path.name),
         "sha256": sha256_file(path),
         "codec": summary.codec,
         "width_px": summary.width_px,

@@ -20,9 +20,14 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float):
         return value
-    return str(value)
+    return _encodable(str(value))
+
+
+def _encodable(text: str) -> str:
+    """Bytes of file names that are not UTF-8 become backslash escapes: stdout cannot take them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def emit(result: Mapping[str, Any], as_json: bool, text: str | Sequence[str] | None = None) -> None:
@@ -32,7 +37,7 @@ def emit(result: Mapping[str, Any], as_json: bool, text: str | Sequence[str] | N
         return
     if text is None:
         text = [f"{key}: {value}" for key, value in result.items()]
-    print(text if isinstance(text, str) else "\n".join(text), flush=True)
+    print(_encodable(text if isinstance(text, str) else "\n".join(text)), flush=True)
 
 
 @contextmanager

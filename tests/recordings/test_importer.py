@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from fractions import Fraction
 
@@ -193,6 +194,45 @@ def test_parts_that_overlap_are_refused(tmp_path):
     differs = h3vr_wav(tmp_path / "d.wav", scene(44100), 44100, tracks="WYZX")
     with pytest.raises(InputError, match="does not continue"):
         import_take([first, differs], None, tmp_path / "data", report=False)
+
+
+@pytest.mark.parametrize(
+    ("when", "reference", "message"),
+    [
+        (b"2026-03-2410:11:14", 0, None),  # 2 s later, after a part of 1 s: 1 s steps
+        (b"2026-03-2410:11:20", 0, "starts 7.0 s after the first ends"),
+        (b"2026-03-2310:11:13", 0, "do not seem to be parts"),
+        (b"", 0, "no time in both"),
+    ],
+)
+def test_only_parts_whose_times_follow_each_other_are_joined(tmp_path, when, reference, message):
+    first = h3vr_wav(tmp_path / "a.wav", scene(), tracks="WYZX", time_reference=0)
+    when = when.ljust(18, b"\0")
+    second = h3vr_wav(tmp_path / "b.wav", scene(seed=1), tracks="WYZX", time_reference=reference, when=when)
+    if message is None:
+        assert len(import_take([first, second], None, tmp_path / "data", report=False).audio_paths) == 2
+        return
+    with pytest.raises(InputError, match=f"{message}.*one by one"):
+        import_take([first, second], None, tmp_path / "data", report=False)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [(b"caf\xe9.wav", "caf_.wav"), (b"take.dat", "take.dat.wav"), (b".hidden.wav", "hidden.wav")],
+)
+def test_odd_file_names_are_kept_under_a_plain_one(tmp_path, name, kept):
+    wav = h3vr_wav(tmp_path / "x.wav", scene(seconds=0.3), tracks="WYZX")
+    odd = tmp_path / os.fsdecode(name)
+    try:
+        wav.rename(odd)
+    except OSError:
+        pytest.skip("this file system takes no name that is not UTF-8")
+    episode = import_take(odd, None, tmp_path / "data", report=False)
+    assert [p.name for p in episode.audio_paths] == [kept]
+    assert episode.verify().ok, episode.verify().problems
+    assert episode.audio_paths[0].read_bytes() == odd.read_bytes()
+    assert episode.profile.source["files"][0]["called_before"] == name.decode("utf-8", "backslashreplace")
 
 
 def test_a_video_file_is_kept_as_coded_with_its_times(tmp_path):
