@@ -17,13 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from dsp.ambisonics import CHANNEL_NAMES, FORMATS, conversion_matrix
 from dsp.errors import InputError
-from dsp.levels import CLIP_LEVEL, Levels, levels
+from dsp.levels import CLIP_LEVEL, Levels, levels, to_dbfs
 
 Severity = Literal["ok", "warning", "fault", "unknown"]
 _RATIOS_DB = {"ambix": 0.0, "fuma": 3.01, "n3d": 4.77}  # what each looks like when it is read as SN3D
 _WEAK_DB = -7.6  # a late field level of X, Y or Z below the mean of the other two that rooms do not reach
 # Healthy rooms of RT60 0.3 s with sources near the horizon reached -9 dB in Z.
 _WEAK_FAULT_DB = -13.0
+_LOW_DB = -50.0  # against the strongest channel: dead, or a source in the null of this channel
+_ABSURD = 100.0  # +40 dBFS: no sound but a broken file; no measure for the other channels
 _ONE_DIRECTION_DB = -22.0  # spread below which the sound comes from too few directions to judge balance
 
 
@@ -98,15 +100,21 @@ def check(foa: ArrayLike, fs: int, format: str = "ambix") -> CheckReport:
     if measured.nonfinite.any():
         x = np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
     names = CHANNEL_NAMES[format]
-    found = _sample_findings(x, measured, names)
+    found, low = _sample_findings(x, measured, names)
+    absurd = bool(np.max(np.abs(x)) > _ABSURD)
+    if low:
+        found += _low_findings(x, fs, format, low, absurd, {f.channel for f in found if f.code == "dead"})
     dead = {f.channel for f in found if f.code == "dead"}
-    copies = _copies(x, names, dead)
+    copies = [] if absurd else _copies(x, names, dead, low)
     found += copies
     probabilities = dict.fromkeys(_RATIOS_DB, 1 / 3)
     normalisation = "unknown"
-    if len(dead) < 4 and not copies and float(np.max(measured.rms_dbfs)) > -100:
+    if absurd:
+        text = "cannot be told: samples far beyond full scale (1.0); read the file with the right scale"
+        found.append(Finding("normalisation", "unknown", None, text))
+    elif len(dead) < 4 and not copies and float(np.max(measured.rms_dbfs)) > -100:
         field_findings, normalisation, probabilities = _field_findings(x, fs, format, dead)
-        found += field_findings
+        found += [f for f in field_findings if not (f.channel in low and f.code in ("weak", "dead"))]
     elif len(dead) < 4:
         found.append(
             Finding("normalisation", "unknown", None, "cannot be told from copied channels or near silence")
@@ -122,10 +130,17 @@ def check(foa: ArrayLike, fs: int, format: str = "ambix") -> CheckReport:
     return CheckReport(format, tuple(found), measured, normalisation, probabilities)
 
 
-def _sample_findings(x: NDArray[Any], measured: Levels, names: tuple[str, ...]) -> list[Finding]:
+def _sample_findings(
+    x: NDArray[Any], measured: Levels, names: tuple[str, ...]
+) -> tuple[list[Finding], dict[int, float]]:
+    """The findings that need no sound field, and the channels that are low: {channel: dB against the
+    strongest one}."""
     found: list[Finding] = []
-    alternating = np.std(x, axis=0, dtype=np.float64)
-    strongest = float(alternating.max())
+    low: dict[int, float] = {}
+    with np.errstate(over="ignore", invalid="ignore"):
+        alternating = np.std(x, axis=0, dtype=np.float64)
+    sane = alternating[alternating < _ABSURD]
+    strongest = float(sane.max()) if len(sane) else float(alternating.max())
     for c, name in enumerate(names):
         if measured.nonfinite[c]:
             count = int(measured.nonfinite[c])
@@ -138,13 +153,68 @@ def _sample_findings(x: NDArray[Any], measured: Levels, names: tuple[str, ...]) 
             found.append(
                 Finding("clipped", "fault", c, f"{name}: {count} samples clipped; lower the gain", count)
             )
-        level = 20 * np.log10(max(float(alternating[c]), 1e-10))
-        if measured.dead[c] or alternating[c] < 10 ** (-50 / 20) * strongest:
+        level = float(to_dbfs(alternating[c]))
+        if x[:, c].max() == x[:, c].min():
+            value = float(x[0, c])
+            text = f"{name} carries no signal: every sample is {value:g}"
+            found.append(Finding("dead", "fault", c, text, value))
+        elif measured.dead.all():
             found.append(Finding("dead", "fault", c, f"{name} carries no signal ({level:.0f} dBFS)", level))
+        elif measured.dead[c] or alternating[c] < 10 ** (_LOW_DB / 20) * strongest:
+            low[c] = level - float(to_dbfs(strongest))
         dc = abs(float(measured.dc[c]))
         if dc > max(3e-4, 0.1 * float(alternating[c])):
             found.append(Finding("dc", "warning", c, f"{name} has a DC offset of {dc:.5f} of full scale", dc))
+    return found, low
+
+
+def _low_findings(
+    x: NDArray[Any], fs: int, format: str, low: dict[int, float], absurd: bool, constant: set[int | None]
+) -> list[Finding]:
+    """Is a low channel dead, or does the sound come from its null?
+
+    A direction has length 1, so no direction silences W, all of X, Y, Z, or two cardioid capsules at once.
+    Otherwise the channels that are not low must hear different things: sound from several directions.
+    """
+    from dsp import field_statistics as fields
+
+    names = CHANNEL_NAMES[format]
+    silent = set(low) | constant
+    impossible = len(silent) > 1 if format in ("a", "a2") else len(silent - {names.index("W")}) > 2
+    live = [c for c in range(4) if c not in silent]
+    several = False
+    if not impossible and not absurd and len(live) > 1:
+        field = fields.analyse_field(_excerpt(x, fs))
+        eigen = np.linalg.eigvalsh(field.covariance[np.ix_(live, live)])
+        several = bool(10 * np.log10(max(eigen[0], 1e-12) / max(eigen[-1], 1e-12)) > _ONE_DIRECTION_DB)
+    found = []
+    for c, drop in low.items():
+        below = f"{-drop:.0f} dB below the strongest channel"
+        if several:
+            text = f"{names[c]} carries no signal: {below}, with sound from several directions"
+        elif impossible or names[c] == "W":
+            text = f"{names[c]} carries no signal: {below}, which no direction of sound explains"
+        else:
+            text = (
+                f"{names[c]} is {below}: dead, or the sound comes from its null; there are too few"
+                " directions to tell, compare with sound from elsewhere"
+            )
+            found.append(Finding("weak", "unknown", c, text, drop))
+            continue
+        found.append(Finding("dead", "fault", c, text, drop))
     return found
+
+
+def _excerpt(x: NDArray[Any], fs: int) -> NDArray[np.float64]:
+    """At most a minute at the rate of the field statistics, without its mean."""
+    from dsp import field_statistics as fields
+    from dsp.resample import resample
+
+    part = fields.excerpt(np.asarray(x, np.float32), fs)
+    if fs != fields.FS:
+        part = resample(part, int(fs), fields.FS)
+    y = part.astype(np.float64)
+    return np.asarray(y - y.mean(axis=0))
 
 
 def _flat_tops(x: NDArray[Any]) -> int:
@@ -166,9 +236,11 @@ def _flat_tops(x: NDArray[Any]) -> int:
     return total
 
 
-def _copies(x: NDArray[Any], names: tuple[str, ...], dead: set[int | None]) -> list[Finding]:
+def _copies(
+    x: NDArray[Any], names: tuple[str, ...], dead: set[int | None], low: dict[int, float]
+) -> list[Finding]:
     """Channels that are copies or mixtures of others, as an audio server makes them that remixes 4
-    channels.
+    channels. One wave along an axis makes W and that axis equal too, with the other two low.
     """
     alive = [c for c in range(4) if c not in dead]
     if len(alive) < 2:
@@ -191,9 +263,11 @@ def _copies(x: NDArray[Any], names: tuple[str, ...], dead: set[int | None]) -> l
         for j in range(i):
             if 1 - r[i, j] ** 2 < limit:
                 a, b = names[alive[j]], names[alive[i]]
-                found.append(
-                    Finding("duplicated", "fault", alive[i], f"{b} is a copy of {a}", float(r[i, j]))
-                )
+                severity: Severity = "fault"
+                text = f"{b} is a copy of {a}"
+                if "W" in (a, b) and len(set(low) | dead) == 2:
+                    severity, text = "unknown", f"{text}, or the sound comes along that axis alone"
+                found.append(Finding("duplicated", severity, alive[i], text, float(r[i, j])))
     return found
 
 
@@ -201,13 +275,8 @@ def _field_findings(
     x: NDArray[Any], fs: int, format: str, dead: set[int | None]
 ) -> tuple[list[Finding], str, dict[str, float]]:
     from dsp import field_statistics as fields
-    from dsp.resample import resample
 
-    part = fields.excerpt(np.asarray(x, np.float32), fs)
-    if fs != fields.FS:
-        part = resample(part, int(fs), fields.FS)
-    ambix = part.astype(np.float64) @ conversion_matrix(format, "ambix").T
-    ambix -= ambix.mean(axis=0)
+    ambix = _excerpt(x, fs) @ conversion_matrix(format, "ambix").T
     names = CHANNEL_NAMES[format]
     even = dict.fromkeys(_RATIOS_DB, 1 / 3)
     field = fields.analyse_field(ambix)

@@ -169,6 +169,43 @@ def test_what_cannot_be_known_is_unknown_not_a_fault():
         assert "orientation" in codes(report, "unknown")
 
 
+@pytest.mark.parametrize("name", ["ambix", "fuma"])
+@pytest.mark.parametrize(("azimuth", "elevation", "nulls"), [(90, 0, "ZX"), (0, 0, "YZ"), (90, 40, "X")])
+@pytest.mark.parametrize("rms", [0.03, 0.2])
+def test_a_source_in_the_null_of_a_channel_is_no_dead_channel(name, azimuth, elevation, nulls, rms):
+    rng = np.random.default_rng(4)
+    foa = dsp.encode(rms * rng.standard_normal(4 * FS), azimuth, elevation)
+    foa += (1e-4 * rms / 0.2 * rng.standard_normal(foa.shape)).astype(np.float32)
+    report = dsp.check(dsp.convert(foa, source="ambix", target=name), FS, name)
+    assert not codes(report, "fault") - {"clipped"}, report.to_dict()["findings"]
+    low = [f for f in report.findings if f.code == "weak"]
+    assert {dsp.CHANNEL_NAMES[name][f.channel] for f in low} == set(nulls)
+    assert all(f.severity == "unknown" and "null" in f.message for f in low)
+
+
+def test_a_channel_that_no_direction_silences_is_dead():
+    rng = np.random.default_rng(5)
+    wave = dsp.encode(0.1 * rng.standard_normal(4 * FS), 40, 30)
+    for channels in ([0], [1, 2, 3]):
+        x = wave.copy()
+        x[:, channels] *= 1e-4
+        found = [f for f in dsp.check(x, FS).findings if f.code == "dead"]
+        assert [(f.channel, f.severity) for f in found] == [(c, "fault") for c in channels]
+    two = ROOMS[0] * np.float32([1, 1, 1e-4, 1e-4])  # in a room also two at once
+    assert [f.channel for f in dsp.check(two, FS).findings if f.code == "dead"] == [2, 3]
+
+
+def test_absurd_levels_do_not_make_the_others_dead():
+    x = ROOMS[0].astype(np.float64)
+    x[100:200, 1] = 1e26 * np.arange(100)
+    report = dsp.check(x, FS)
+    assert not report.ok and "dead" not in codes(report)
+    for scale in (1e26, 1e30):
+        report = dsp.check(ROOMS[0] * np.float64([scale, 1e20, scale, scale]), FS)
+        assert not report.ok and "dead" not in codes(report)
+        assert not any("carries no signal" in f.message for f in report.findings)
+
+
 def test_order_and_signs_are_never_guessed():
     """A mirror, an axis flip or another order of X, Y, Z is a valid sound field: no finding may appear."""
     for x in (ROOMS[0] * [1, -1, 1, 1], ROOMS[0] * [1, 1, -1, -1], ROOMS[0][:, [0, 3, 1, 2]]):
