@@ -170,6 +170,9 @@ class Recorder:
         self._first: AudioBlock | None = None
         self._end_ns = 0
         self._fast = "fast" in (rig.microphone.pace, rig.camera.pace)
+        self._picture_ns: int | None = None  # of the newest picture taken from the queue
+        self._pictures_over = False  # the camera said that it ended
+        self._hurry = threading.Event()  # end without waiting for pictures
         self._away = False  # the microphone is lost and not yet back
 
     # ------------------------------------------------------------------ life
@@ -234,6 +237,7 @@ class Recorder:
         if self.error is not None:
             self._writer.abort(f"{type(self.error).__name__}: {self.error}")
             raise self.error
+        self._note_missing_pictures()
         offset, note = self._estimate_offset()
         if self.opened.scene is not None:
             truth = json.dumps(self.opened.scene.truth.to_dict(), indent=1)
@@ -262,6 +266,38 @@ class Recorder:
             episode=episode,
         )
 
+    def wait_for_pictures(self, patience_s: float = 10.0) -> None:
+        """With a source that plays as fast as it can, sound runs ahead of the pictures: wait until they have
+        come as far, the camera ended, none came for patience_s, or the take must end (Ctrl-C, disk). Call it
+        when no more sound comes. What is missing then is counted as dropped by `stop`."""
+        newest, since = self._picture_ns, time.monotonic()
+        while self._pictures_missing() and not self._hurry.is_set():
+            if self._picture_ns != newest:
+                newest, since = self._picture_ns, time.monotonic()
+            elif time.monotonic() - since > patience_s:
+                return
+            time.sleep(0.005)
+
+    def _pictures_missing(self) -> int:
+        """How many pictures lack up to the end of the sound; 0 for live sources, which drop their own."""
+        info = self.opened.video_info
+        if not self._fast or self._first is None or info is None or self._video is None:
+            return 0
+        if self._pictures_over or (self._picture_ns is not None and self._picture_ns >= self._end_ns):
+            return 0
+        period_ns = 1e9 / (info.fps or 30.0)
+        if self._picture_ns is None:
+            return math.ceil((self._end_ns - self._first.t_ns) / period_ns)
+        return max(0, math.ceil((self._end_ns - self._picture_ns) / period_ns - 0.01) - 1)
+
+    def _note_missing_pictures(self) -> None:
+        missing = self._pictures_missing()
+        if missing:
+            self._dropped += missing
+            detail = f"about {missing} pictures before the end of the sound did not come in time"
+            event = SourceEvent(self._end_ns, "camera", "stalled", detail, {"dropped": missing})
+            self._source_event("video", event)
+
     # ------------------------------------------------------------------ threads
 
     def _run(self, name: str, body: Callable[..., None], *args: Any) -> None:
@@ -271,6 +307,8 @@ class Recorder:
 
     def finish_because(self, reason: StopReason) -> None:
         """Ask the take to end; the first reason counts."""
+        if reason in ("interrupt", "disk", "error"):
+            self._hurry.set()
         if not self.done.is_set():
             self.stop_reason = reason
             self.done.set()
@@ -293,14 +331,23 @@ class Recorder:
         if isinstance(item, AudioBlock):
             self._write_audio(item)
         elif isinstance(item, VideoFrame):
-            self._writer.write_frame(
-                item.image, item.t_ns, item.seq, dropped=item.dropped, t_source=item.t_source
-            )
-            self._slate.frame(item)
-            self._pictures += 1
-            self._dropped += item.dropped
+            self._write_frame(item)
         else:
             self._source_event(name, item)
+
+    def _write_frame(self, frame: VideoFrame) -> None:
+        self._picture_ns = frame.t_ns
+        end_ns = None
+        if self._fast and self._max_seconds is not None and self._first is not None:
+            end_ns = self._first.t_ns + round(self._max_seconds * 1e9)
+        if end_ns is not None and frame.t_ns >= end_ns:
+            return  # played ahead, beyond what was asked for
+        self._writer.write_frame(
+            frame.image, frame.t_ns, frame.seq, dropped=frame.dropped, t_source=frame.t_source
+        )
+        self._slate.frame(frame)
+        self._pictures += 1
+        self._dropped += frame.dropped
 
     def _wait_for_disk(self) -> None:
         """A source that plays as fast as it can is held to what is written; a live one is never."""
@@ -344,6 +391,7 @@ class Recorder:
             event.kind, event.t_ns, stream=name, source=event.source, detail=event.detail, **event.data
         )
         if name != "audio":
+            self._pictures_over = self._pictures_over or event.kind == "ended"
             return
         self._away = event.kind == "lost" or (self._away and event.kind != "returned")
         if event.kind == "ended":  # sound decides: a camera file may be shorter

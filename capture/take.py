@@ -27,9 +27,14 @@ def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Pro
     """The profile of a new take: id from the time and the request, the rig, what the devices really are.
 
     fields: any of Profile's, None for what is not known. In the virtual room what they leave open comes from
-    the scene. Raises InputError for a value that the profile does not allow.
+    the scene. Raises InputError for a value that the profile does not allow, and for a target device that
+    is none of the rig's, when the rig lists devices.
     """
     given = {key: value for key, value in fields.items() if value is not None}
+    ids = [device.id for device in rig.room.devices]
+    target = given.get("target_device")
+    if ids and target is not None and target not in ids:
+        raise InputError(f"target device {target!r} is not in the rig; its devices are {', '.join(ids)}")
     if opened.scene is not None:
         given = {**opened.scene.episode_fields(), **given}
         given.setdefault("consent", Consent(recording="not_needed", sharing="not_needed"))
@@ -82,6 +87,10 @@ def record(
                 on_start(recorder)
             while not recorder.done.wait(0.1):
                 pass
+            if fast and rig.microphone.source in ("file", "virtual"):
+                audio.release()
+                opened.microphone.stop()  # its sound is complete; it need not play on while pictures come
+                recorder.wait_for_pictures()
         finally:
             audio.release()
             if video is not None:

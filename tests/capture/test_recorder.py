@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from msgspec.structs import replace
 
 import capture.disk_room
 from capture.blocks import AudioBlock, Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
 from capture.fanout import Fanout
 from capture.recorder import Meter, Recorder
-from capture.rig import Rig, parse_rig
+from capture.rig import Rig, load_rig, parse_rig
 from capture.sources import OpenedRig, open_rig
 from capture.take import new_profile, record
 from dsp.errors import InputError
@@ -215,7 +216,8 @@ def test_an_episode_that_goes_away_stops_the_take_and_is_not_finished(tmp_path: 
         assert not list(tmp_path.glob("data/*/*"))
     if what == "folder moved":
         (moved / "RECORDING.json").write_text("")  # it names this process, which lives on here
-        assert repair(moved).verify().ok
+        repair(moved)
+        assert Episode.open(moved).verify().ok
         assert len(original(Episode.open(moved))) > FS // 10
 
 
@@ -236,3 +238,52 @@ def test_a_place_that_takes_no_folder_is_not_called_full(tmp_path: Path) -> None
     with pytest.raises(StorageError, match="cannot record to /proc/hearth") as raised:
         take(file_rig(tmp_path), root="/proc/hearth")
     assert "MiB free" not in str(raised.value)
+
+
+def test_a_target_that_the_rig_does_not_have_is_refused(tmp_path: Path) -> None:
+    noise_file(tmp_path / "in.wav", 0.1)
+    devices = "\nroom: {devices: [{id: lamp, type: on_off_light, name: lamp}]}\n"
+    rig = parse_rig(
+        f"hearth_rig: 1\nmicrophone: {{source: file, file: {tmp_path / 'in.wav'}}}\n"
+        f"camera: {{source: none}}{devices}"
+    )
+    with open_rig(rig) as opened:
+        with pytest.raises(InputError, match=r"'nosuchdevice' is not in the rig.*lamp"):
+            new_profile(rig, opened, "test", target_device="nosuchdevice")
+        assert new_profile(rig, opened, "test", target_device="lamp").target_device == "lamp"
+    bare = file_rig(tmp_path)  # a rig without devices knows nothing of them
+    with open_rig(bare) as opened:
+        assert new_profile(bare, opened, "test", target_device="lamp").target_device == "lamp"
+
+
+def test_a_fast_take_has_the_pictures_up_to_the_end_of_its_sound(tmp_path: Path) -> None:
+    demo = load_rig(None)
+    rig = replace(
+        demo,
+        microphone=replace(demo.microphone, pace="fast"),
+        camera=replace(demo.camera, pace="fast"),
+    )
+    result = take(rig, seconds=2, root=tmp_path)
+    assert result.frames == 2 * FS and result.stop_reason == "duration"
+    assert result.pictures == 30 and result.dropped_pictures == 0  # 15 a second
+    times = result.episode.frame_times()
+    np.testing.assert_allclose(np.diff(times) / 1e9, 1 / 15, atol=1e-6)
+
+
+def test_pictures_that_a_fast_take_waits_for_in_vain_are_counted(tmp_path: Path) -> None:
+    noise_file(tmp_path / "in.wav", 2)
+    rig = file_rig(tmp_path)
+    with open_rig(rig) as opened:
+        camera = Camera(1)
+        opened = OpenedRig(rig, opened.microphone, camera, None, opened.audio_info, camera.open())
+        audio, video = Fanout(hold_at=500), Fanout()
+        recorder = Recorder(rig, opened, new_profile(rig, opened, "test"), audio, video)
+        recorder.start()
+        opened.start(audio.sink, video.sink)
+        assert recorder.done.wait(20)
+        recorder.wait_for_pictures(patience_s=0.3)
+        opened.stop()
+        result = recorder.stop()
+    assert result.pictures == 1
+    assert 37 <= result.dropped_pictures <= 39  # 2 s at 20 a second; the camera began a little earlier
+    assert any(e.kind == "stalled" and "did not come" in e.detail for e in result.events)
