@@ -213,6 +213,10 @@ def doa(
     """Direction of arrival, one row per 100 ms."""
     from recordings.directions import directions_csv, directions_of, summary
 
+    if csv is not None and str(csv) != "-":
+        from recordings.manifest import refuse_inside_sealed
+
+        refuse_inside_sealed(csv)
     source, named = _sound_of(path, format_name)
     with progress(f"directions of {path.name}", source.frames) as advance:
         rows = directions_of(source, named, advance)

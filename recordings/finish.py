@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ from recordings.audio_file import AudioFile
 from recordings.clock_fit import fit_clock
 from recordings.episode import CHECKS, RELEASE, RELEASE_RATE_HZ, TIMELINE, VIDEO, Episode
 from recordings.manifest import write_manifest
-from recordings.marker import remove_marker
+from recordings.marker import MARKER, remove_marker
 from recordings.storage import StorageError, storage_errors, write_atomic
 from recordings.timeline import AudioMap, Line, TimelineWriter
 from recordings.wav_write import WavWriter
@@ -32,10 +33,30 @@ _CHECK_FRAMES = 300 * 48000  # one report of dsp.check covers at most this much
 
 
 def complete(
-    folder: Path, extra: dict[str, Any] | None = None, report: bool = True, interrupted: bool = False
+    folder: Path,
+    extra: dict[str, Any] | None = None,
+    report: bool = True,
+    interrupted: bool = False,
+    frames: int = 0,
 ) -> Episode:
-    """Finish an episode whose streams are closed and whole. Raises HearthError; the mark then stays."""
+    """Finish an episode whose streams are closed and whole. Raises HearthError; the mark then stays.
+
+    frames: sound frames that the writer wrote. StorageError when fewer are on disk, fewer than the timeline
+    stamps, or the mark is gone: then somebody moved or removed the folder meanwhile, and nothing is sealed.
+    """
+    if not (folder / MARKER).is_file():
+        raise StorageError(
+            f"{folder}: {MARKER} is gone: the episode's folder was moved or removed, or is sealed already;"
+            " it is not sealed as it is"
+        )
     episode = Episode.open(folder)
+    stamped = sum(int(line["frames"]) for line in episode.timeline() if line["type"] == "audio")
+    found = episode.original.frames if episode.audio_paths else 0
+    if found < max(frames, stamped):
+        raise StorageError(
+            f"{folder}: {max(frames, stamped)} frames of sound were written, {found} are on disk: files were"
+            " moved or removed; the episode is not sealed. Put them back and use `hearth repair`"
+        )
     checks: dict[str, Any] = {"hearth_checks": 1, "interrupted": interrupted}
     doa = make_release(episode)
     if doa:
@@ -204,7 +225,29 @@ def check_audio(
         block = source.read(start, _CHECK_FRAMES)
         parts.append((start / source.rate, dsp.check(block, source.rate, format_name).to_dict()))
         advance(len(block))
-    return parts[0][1] if len(parts) == 1 else merge_checks(parts)
+    answer = parts[0][1] if len(parts) == 1 else merge_checks(parts)
+    if cut := _truncations(source):
+        answer = {**answer, "ok": False, "findings": [*answer["findings"], *cut]}
+    return answer
+
+
+def _truncations(source: AudioFile) -> list[dict[str, Any]]:
+    """A finding for each file that ends before its header says; value: the frames that are missing."""
+    found = []
+    for problem in source.problems:
+        said = re.search(r"truncated: (\d+) frames declared, (\d+) can be read", problem)
+        if said:
+            missing = int(said[1]) - int(said[2])
+            found.append(
+                {
+                    "code": "truncated",
+                    "severity": "fault",
+                    "channel": None,
+                    "message": f"the file ends {missing} frames too early; {problem}",
+                    "value": float(missing),
+                }
+            )
+    return found
 
 
 _SEVERITY = {"ok": 0, "unknown": 1, "warning": 2, "fault": 3}

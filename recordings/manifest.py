@@ -46,3 +46,12 @@ def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: not a manifest: {error}") from None
+
+
+def refuse_inside_sealed(path: Path) -> None:
+    """Raise InputError when `path` would lie in a sealed episode, at any depth: that one never changes."""
+    for folder in path.resolve().parents:
+        if (folder / MANIFEST).is_file():
+            raise InputError(
+                f"{path}: lies in {folder.name}, which is sealed by {MANIFEST}; give a place outside it"
+            )

@@ -23,6 +23,7 @@ from dsp.errors import HearthError, InputError
 from recordings import report_pictures, report_plan, report_tracks
 from recordings.audio_file import open_audio
 from recordings.episode import ORIGINALS, RELEASE, VIDEO, Episode
+from recordings.manifest import refuse_inside_sealed
 from recordings.marker import MANIFEST
 from recordings.report_decision import decision_html
 from recordings.report_facts import PAGE, gather, load_profile
@@ -43,7 +44,8 @@ def write_report(episode_path: str | Path, out: str | Path | None = None) -> Pat
 
     Without `out` it is `report.html` in the episode's folder. A sealed episode (with a manifest) is never
     changed: the page it already has is the answer; if it has none, `out` must be given. Raises InputError for
-    a folder that is no episode or is sealed without a page, StorageError when it cannot be written.
+    a folder that is no episode, is sealed without a page, or for an `out` inside a sealed one; StorageError
+    when it cannot be written.
     """
     folder = Path(episode_path)
     if out is None:
@@ -54,6 +56,7 @@ def write_report(episode_path: str | Path, out: str | Path | None = None) -> Pat
                 f"{folder}: the episode is sealed by {MANIFEST}; give another place for the page (--out)"
             )
         out = folder / PAGE
+    refuse_inside_sealed(Path(out))
     page = render(folder)
     write_atomic(Path(out), page.encode("utf-8"))
     return Path(out)

@@ -11,7 +11,7 @@ from dsp.errors import HearthError, InputError
 from recordings.audio_file import open_audio
 from recordings.episode import CHECKS, ORIGINALS, RELEASE, RELEASE_RATE_HZ, TIMELINE, VIDEO, Episode
 from recordings.manifest import files_of, read_manifest
-from recordings.marker import MARKER, state_of
+from recordings.marker import MARKER, is_episode, state_of
 from recordings.storage import sha256_file
 
 
@@ -58,6 +58,10 @@ def verify(path: str | Path) -> VerifyReport:
     path = Path(path)
     if not path.is_dir():
         raise InputError(f"{path}: no such folder; give the folder of an episode")
+    if not is_episode(path):
+        raise InputError(
+            f"{path}: is not an episode (no episode.yaml, no manifest); give <root>/<session>/<episode>"
+        )
     state = state_of(path)
     problems: list[Problem] = []
     notes: list[str] = []

@@ -313,13 +313,16 @@ class EpisodeWriter:
         write_atomic(self.path / PROFILE, text.encode())
 
     def add_file(self, name: str, data: bytes) -> None:
-        """Add a file such as truth.json or calibration/camera.json. Raises InputError for an own name."""
+        """Add a file such as truth.json or calibration/camera.json. Raises InputError for an own name,
+        StorageError when it cannot be written or the episode's folder is not there any more."""
         target = (self.path / name).resolve()
         inside = self.path.resolve()
         if name in _OWN_FILES or name.startswith(f"{ORIGINALS}/") or inside not in target.parents:
             raise InputError(
                 f"{name!r} cannot be added to an episode: it must be a new name inside its folder"
             )
+        if not inside.is_dir():
+            raise StorageError(f"cannot write {target}: the episode's folder was moved or removed")
         with storage_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(target, data)
@@ -385,7 +388,7 @@ class EpisodeWriter:
             errors = self._close_streams()
             if errors:
                 raise errors[0]
-            return complete(self.path, extra=self._checks, report=report)
+            return complete(self.path, extra=self._checks, report=report, frames=self._wav.frames)
         except BaseException as error:
             mark_failed(self.path, f"{type(error).__name__}: {error}")
             raise

@@ -290,6 +290,7 @@ def test_check(folder: Path, episode: str):
     cut = run.json["results"][2]
     assert 0.49 < cut["duration_s"] < 0.51
     assert any("truncated" in problem for problem in cut["problems"])
+    assert cut["ok"] is False and "truncated" in [finding["code"] for finding in cut["findings"]]
     run = hearth(folder, "check", episode, "--json")
     assert run.code == 0, run.stderr
     assert run.json["ok"] is True and run.json["results"][0]["channels"] == 4

@@ -247,3 +247,35 @@ def test_an_unwritable_folder_is_a_clear_error(tmp_path):
     blocker.write_text("a file where the folder should be")
     with pytest.raises(StorageError, match="not a folder"):
         EpisodeWriter.create(blocker, profile(), AUDIO, VIDEO)
+
+
+def test_a_moved_episode_is_neither_rebuilt_nor_sealed(tmp_path):
+    writer = record(tmp_path, scene(0.2), 10**9)
+    writer.path.rename(tmp_path / "moved")
+    with pytest.raises(StorageError, match="folder was moved or removed"):
+        writer.add_file("truth.json", b"{}")
+    with pytest.raises(StorageError):
+        writer.finish(report=False)
+    assert not writer.path.exists()
+
+
+@pytest.mark.parametrize("lost", ["RECORDING.json", "foa_48k/audio_001.wav", "second half"])
+def test_an_episode_that_lost_its_mark_or_its_sound_is_not_sealed(tmp_path, monkeypatch, lost):
+    import recordings.finish as finish
+
+    writer = record(tmp_path, scene(0.2), 10**9)
+    complete = finish.complete
+
+    def lose_then_complete(folder, **options):
+        if lost == "second half":
+            wav = folder / "foa_48k" / "audio_001.wav"
+            wav.write_bytes(wav.read_bytes()[: wav.stat().st_size // 2])
+        else:
+            (folder / lost).unlink()
+        return complete(folder, **options)
+
+    monkeypatch.setattr(finish, "complete", lose_then_complete)
+    with pytest.raises(StorageError, match="not sealed"):
+        writer.finish(report=False)
+    assert not (writer.path / "manifest.json").exists()
+    assert Episode.open(writer.path).state == "interrupted"

@@ -125,3 +125,30 @@ def test_interrupted_episodes_are_listed_first_and_repaired(tmp_path, take):
     results = json.loads(out)["results"]
     assert [result["ok"] for result in results] == [True, False]
     assert "nothing to repair" in results[1]["problems"][0]
+
+
+def test_nothing_is_written_into_a_sealed_episode(tmp_path, take):
+    _, out = run("import", take, "--into", tmp_path / "data", "--no-report", "--json")
+    folder = json.loads(out)["episode"]
+    assert run("doa", folder, "--csv", f"{folder}/foa_48k/x.csv")[0] == 2
+    assert run("doa", take, "--csv", f"{folder}/x.csv")[0] == 2
+    assert run("report", folder, "--out", f"{folder}/x.html")[0] == 2
+    assert run("verify", folder)[0] == 0
+
+
+def test_an_ordinary_folder_is_not_an_episode(tmp_path):
+    (tmp_path / "notes.txt").write_text("x")
+    result = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    assert isinstance(result.exception, InputError) and "is not an episode" in str(result.exception)
+
+
+def test_a_truncated_file_is_a_fault(tmp_path):
+    sound = np.random.default_rng(0).uniform(-0.1, 0.1, (48000, 4))
+    soundfile.write(tmp_path / "cut.wav", sound, 48000, subtype="PCM_24")
+    whole = (tmp_path / "cut.wav").read_bytes()
+    (tmp_path / "cut.wav").write_bytes(whole[: -12 * 1000])
+    code, out = run("check", tmp_path / "cut.wav", "--format", "ambix", "--json")
+    result = json.loads(out)["results"][0]
+    assert code == 1 and result["ok"] is False
+    (finding,) = [finding for finding in result["findings"] if finding["code"] == "truncated"]
+    assert (finding["severity"], finding["value"]) == ("fault", 1000)
