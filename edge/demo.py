@@ -24,6 +24,7 @@ from capture.take import new_profile
 from dsp.errors import CheckFailed, DeviceError
 from edge.home.service import home_of
 from edge.live import LiveService
+from edge.live_session import StopSignals
 from edge.stream import Header
 from recordings import Episode
 from recordings.score import Score, score
@@ -36,7 +37,8 @@ REAL_RIG_S = 60.0  # how long a rig without a scene waits for somebody to ask
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo did. `verified` is the verdict of `hearth verify` on the finished episode."""
+    """What the demo did. `verified` is the verdict of `hearth verify` on the finished episode; `trouble` says
+    why there is no answer, if it was not the agent's own decision."""
 
     episode: str
     page: str
@@ -54,6 +56,7 @@ class DemoResult:
     drift_sigma_ppm: float | None
     av_offset_ms: float | None
     av_offset_sigma_ms: float | None
+    trouble: str | None
     text: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,34 +92,26 @@ class AgentProcess:
     def __init__(self, stream: str, commands: str) -> None:
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "hearth", "agent", "--once", "--json"),
+                *(sys.executable, "-m", "hearth", "agent", "--once"),
                 *("--stream", stream, "--commands", commands),
             ],
-            stdout=subprocess.PIPE,
-            text=True,
+            stdout=subprocess.DEVNULL,  # what it says comes over the stream
             cwd=Path(__file__).parents[1],
             start_new_session=True,  # Ctrl-C is for the demo, which then ends the agent
         )
 
     @property
-    def running(self) -> bool:
-        return self._process.poll() is None
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._process.poll()
 
-    def finish(self, timeout_s: float) -> dict[str, Any] | None:
-        """What it printed, once it is done; None when it failed or had to be ended."""
+    def end(self, patience_s: float) -> None:
+        """Give it `patience_s` to end by itself, then end it."""
         try:
-            out, _ = self._process.communicate(timeout=timeout_s)
+            self._process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
-            self.kill()
-            return None
-        try:
-            return dict(json.loads(out)) if out.strip() else None
-        except ValueError:
-            return None
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+            self._process.kill()
+            self._process.communicate()
 
 
 class AgentLog:
@@ -161,7 +156,7 @@ def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = la
     began = time.monotonic()
     rig = _demo_rig(rig, seed)
     tell(f"opening the rig {rig.name!r} (microphone: {rig.microphone.source}, camera: {rig.camera.source})")
-    with open_rig(rig) as opened:
+    with open_rig(rig) as opened, StopSignals() as stop:
         profile = new_profile(rig, opened, "demo")
         home = home_of(rig, profile.home)
         service = LiveService(rig, opened, home=home, record=True, profile=profile)
@@ -169,10 +164,10 @@ def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = la
         service.publisher.listen(log.listen)
         agent = AgentProcess(service.stream_address, service.commands_address)
         try:
-            _wait_ready(log, agent)
+            _wait_ready(log, agent, stop)
             tell("the agent is listening; recording starts")
             service.start()
-            _until_answered(service, log, agent)
+            trouble = _until_answered(service, log, agent, stop)
             result = score(
                 profile,
                 log.declared,
@@ -183,12 +178,15 @@ def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = la
             _keep(service, result)
             tell("finishing the episode: release sound, directions, checks, page, hashes")
             service.stop()
+        except KeyboardInterrupt:
+            path = service.recorder.path if service.recorder is not None else ""
+            raise CheckFailed(f"aborted; what was recorded is kept: `hearth repair {path}`") from None
         except BaseException:
-            agent.kill()
             service.stop()
             raise
-        agent.finish(5.0)
-    return _result(service, log, result, time.monotonic() - began)
+        finally:
+            agent.end(5.0 if log.finished.is_set() else 0.0)
+    return _result(service, log, result, trouble, time.monotonic() - began)
 
 
 def _demo_rig(rig: Rig, seed: int | None) -> Rig:
@@ -199,27 +197,40 @@ def _demo_rig(rig: Rig, seed: int | None) -> Rig:
     return replace(rig, endpoints=endpoints, virtual=virtual)
 
 
-def _wait_ready(log: AgentLog, agent: AgentProcess) -> None:
+def _wait_ready(log: AgentLog, agent: AgentProcess, stop: StopSignals) -> None:
     deadline = time.monotonic() + AGENT_READY_S
     while not log.ready.wait(0.1):
-        if not agent.running:
+        if stop.asked.is_set():
+            raise CheckFailed("ended by hand before the recording began; nothing was recorded")
+        if agent.exit_code is not None:
             raise DeviceError("the agent ended before it was ready; its own message stands above")
         if time.monotonic() > deadline:
             raise DeviceError(f"the agent was not ready within {AGENT_READY_S:g} s")
 
 
-def _until_answered(service: LiveService, log: AgentLog, agent: AgentProcess) -> None:
-    """Until the scene is over and the agent has answered; on a real rig, until it has answered."""
+def _until_answered(
+    service: LiveService, log: AgentLog, agent: AgentProcess, stop: StopSignals
+) -> str | None:
+    """Until the scene is over and the agent has answered; on a real rig, until it has answered.
+
+    Returns None then, else in words why there is no answer.
+    """
     scene = service.opened.scene
     real = scene is None
-    deadline = time.monotonic() + (REAL_RIG_S if scene is None else scene.duration_s + LATE_ANSWER_S)
-    while time.monotonic() < deadline and not service.failed.is_set():
+    patience_s = REAL_RIG_S if scene is None else scene.duration_s + LATE_ANSWER_S
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
         answered = log.finished.wait(0.05)
+        if stop.asked.is_set():
+            return "ended by hand"
+        if service.failed.is_set():
+            return "a part of the live chain failed; its own message stands above"
         if answered and (real or service.ended.is_set()):
             time.sleep(AFTER_ANSWER_S if real else 0.0)
-            return
-        if not (answered or agent.running):
-            return  # it failed; its own message is on standard error
+            return None
+        if agent.exit_code is not None and not log.finished.wait(0.5):
+            return f"the agent process ended without an answer (exit code {agent.exit_code})"
+    return None if log.finished.is_set() else f"the agent did not answer within {patience_s:.0f} s"
 
 
 def _keep(service: LiveService, result: Score) -> None:
@@ -229,7 +240,9 @@ def _keep(service: LiveService, result: Score) -> None:
     service.recorder.writer.add_file("score.json", text.encode("utf-8"))
 
 
-def _result(service: LiveService, log: AgentLog, result: Score, seconds: float) -> DemoResult:
+def _result(
+    service: LiveService, log: AgentLog, result: Score, trouble: str | None, seconds: float
+) -> DemoResult:
     recording = service.recording
     if recording is None:
         raise CheckFailed("no episode was recorded; see the messages above")
@@ -253,5 +266,6 @@ def _result(service: LiveService, log: AgentLog, result: Score, seconds: float) 
         drift_sigma_ppm=clocks.get("drift_ppm_sigma"),
         av_offset_ms=offset.get("offset_ms"),
         av_offset_sigma_ms=offset.get("sigma_ms"),
+        trouble=trouble,
         text=result.text,
     )

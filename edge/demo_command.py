@@ -36,5 +36,7 @@ def demo(
             print(line)
     if not result.verified:
         raise CheckFailed(f"the episode does not verify: {'; '.join(result.problems)}")
+    if result.trouble is not None:
+        raise CheckFailed(f"{result.trouble}; the episode is kept")
     if result.grounding_correct is False or result.goal_reached is False:
         raise CheckFailed("the agent's answer was wrong; its evidence is in the episode's page and timeline")

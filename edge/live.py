@@ -65,6 +65,7 @@ class LiveService:
         self._video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
         self._stopping = threading.Event()
         self._began_ns: int | None = None
+        self._ended_ns: int | None = None
         self._start_s = 0.0
         self._process = ProcessMeter()
         self._threads: list[threading.Thread] = []
@@ -155,6 +156,7 @@ class LiveService:
             last.callback(self.publisher.close)
             last.callback(self.commands.close)
             self.opened.stop()
+            self._ended_ns = monotonic_ns()  # finishing an episode is not part of the run
             for worker in workers:
                 worker.subscription.close()
             self._stopping.set()
@@ -186,7 +188,9 @@ class LiveService:
         chain = self._audio_worker.chain
         audio, video = self._audio_worker.subscription, self._video_worker
         stats: dict[str, Any] = {
-            "seconds": round((monotonic_ns() - self._began_ns) / 1e9, 3) if self._began_ns else 0.0,
+            "seconds": round(((self._ended_ns or monotonic_ns()) - self._began_ns) / 1e9, 3)
+            if self._began_ns
+            else 0.0,
             "blocks": chain.blocks,
             "gaps": chain.gaps,
             "lost_frames": chain.lost_frames,

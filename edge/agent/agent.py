@@ -6,6 +6,7 @@ It is given two addresses and nothing else. What it knows it heard on the stream
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,8 +18,9 @@ from edge.perception.listening import Observation, observe
 from edge.perception.room_map import RoomMap
 from edge.perception.speech import Recogniser
 from edge.perception.utterance import Utterance, UtteranceCutter
-from edge.stream import Client
+from edge.stream import Client, Message, StreamTimeout
 
+PUBLISHER_GONE_S = 7.0
 NAME = "hearth deterministic agent 1"
 
 
@@ -53,12 +55,30 @@ class Agent:
         self._client.wait_connected(10.0)
         self._client.command("agent.ready", agent=NAME)
         self._trace.add("ready", agent=NAME)
-        for message in self._client.messages():
+        for message in self._messages():
             if message.stream == "foa24" and message.array is not None:
                 for utterance in self._cutter.push(message.array, message.t_ns):
                     yield from self._answer(utterance)
         for utterance in self._cutter.flush():
             yield from self._answer(utterance)
+
+    def _messages(self) -> Iterator[Message]:
+        """Messages until the stream ends. A publisher that is gone for PUBLISHER_GONE_S without a word
+        (killed, unplugged) ends the agent too, with StreamTimeout: nobody would ever hear it again."""
+        silent_since = None
+        while True:
+            try:
+                for message in self._client.messages(timeout_s=1.0):
+                    silent_since = None
+                    yield message
+                return
+            except StreamTimeout:
+                if self._client.connected:
+                    silent_since = None
+                    continue
+                silent_since = silent_since or time.monotonic()
+                if time.monotonic() - silent_since > PUBLISHER_GONE_S:
+                    raise
 
     def _answer(self, utterance: Utterance) -> Iterator[Answer]:
         self._trace.add(
@@ -111,6 +131,4 @@ class Agent:
 
 
 def _now_ns() -> int:
-    import time
-
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
