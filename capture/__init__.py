@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from capture.doctor import examine as examine
     from capture.fanout import Fanout as Fanout
     from capture.fanout import Subscription as Subscription
-    from capture.recorder import Meter as Meter
     from capture.recorder import Recorder as Recorder
-    from capture.recorder import Recording as Recording
+    from capture.recording import Meter as Meter
+    from capture.recording import Recording as Recording
     from capture.rig import Rig as Rig
     from capture.rig import load_rig as load_rig
     from capture.sources import OpenedRig as OpenedRig
@@ -49,7 +49,8 @@ _HOME = {
     "clock": ("AudioClock", "ClockState"),
     "doctor": ("DoctorReport", "examine"),
     "fanout": ("Fanout", "Subscription"),
-    "recorder": ("Meter", "Recorder", "Recording"),
+    "recorder": ("Recorder",),
+    "recording": ("Meter", "Recording"),
     "rig": ("Rig", "load_rig"),
     "sources": ("OpenedRig", "open_rig"),
     "sync": ("AvOffset", "estimate_av_offset"),

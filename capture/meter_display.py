@@ -13,7 +13,8 @@ from rich.live import Live
 from rich.text import Text
 
 from capture.blocks import AudioInfo, VideoInfo
-from capture.recorder import Meter, Recorder
+from capture.recorder import Recorder
+from capture.recording import Meter
 
 _BAR = 24
 _FLOOR_DB = -72.0

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from capture.fanout import Fanout
-from capture.recorder import Meter, Recorder, Recording
+from capture.recorder import Recorder
+from capture.recording import Meter, Recording
 from capture.rig import Rig, rig_to_dict
 from dsp.errors import InputError
 from recordings.profile import Consent, Profile

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 import capture.disk_room
 from capture.blocks import AudioBlock, Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
 from capture.fanout import Fanout
-from capture.recorder import Meter, Recorder
-from capture.rig import Rig, load_rig, parse_rig
+from capture.recorder import Recorder
+from capture.recording import Meter
+from capture.rig import DEFAULT_RIG, Rig, load_rig, parse_rig
 from capture.sources import OpenedRig, open_rig
 from capture.take import new_profile, record
 from dsp.errors import InputError
@@ -257,7 +258,7 @@ def test_a_target_that_the_rig_does_not_have_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fast_take_has_the_pictures_up_to_the_end_of_its_sound(tmp_path: Path) -> None:
-    demo = load_rig(None)
+    demo = load_rig(DEFAULT_RIG)
     rig = replace(
         demo,
         microphone=replace(demo.microphone, pace="fast"),
