@@ -37,7 +37,10 @@ def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Pro
     if ids and target is not None and target not in ids:
         raise InputError(f"target device {target!r} is not in the rig; its devices are {', '.join(ids)}")
     if opened.scene is not None:
-        given = {**opened.scene.episode_fields(), **given}
+        scene = opened.scene.episode_fields()
+        if "request" in given:  # another request: the scene's target and goal would be a wrong truth for it
+            scene = {key: scene[key] for key in ("home", "speaker") if key in scene}
+        given = {**scene, **given}
         given.setdefault("consent", Consent(recording="not_needed", sharing="not_needed"))
     plain = {
         "session": session,

@@ -220,7 +220,8 @@ def _until_answered(
     patience_s = REAL_RIG_S if scene is None else scene.duration_s + LATE_ANSWER_S
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        answered = log.finished.wait(0.05)
+        time.sleep(0.05)
+        answered = log.finished.is_set()
         if stop.asked.is_set():
             return "ended by hand"
         if service.failed.is_set():
