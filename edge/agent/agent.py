@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from capture.blocks import monotonic_ns
 from dsp.errors import HearthError
 from edge.agent.decision import Decision, decide, is_as_wanted
 from edge.agent.trace import Trace
@@ -103,7 +104,7 @@ class Agent:
         text = observation.recognition.text
         self._client.command("agent.heard", text=text, evidence={"recognition": evidence["recognition"]})
         self._client.command("agent.declare", device_id=decision.device_id, evidence=evidence)
-        seconds = (_now_ns() - utterance.ended_ns) / 1e9
+        seconds = (monotonic_ns() - utterance.ended_ns) / 1e9
         self._trace.add("declared", device_id=decision.device_id, seconds_after_speech=round(seconds, 3))
         said, outcome = decision.say, str(decision.outcome)
         if decision.command is not None and decision.device_id is not None:
@@ -128,7 +129,3 @@ class Agent:
         if is_as_wanted(command, state):
             return say, "done"
         return f"I sent {command} to {device_id}, but it did not follow.", "failed"
-
-
-def _now_ns() -> int:
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)

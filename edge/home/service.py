@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
+from capture.blocks import monotonic_ns
 from capture.rig import Rig
 from edge.home.agent_desk import AgentDesk
 from edge.home.schema import Value
@@ -106,12 +106,8 @@ class HomeService:
     def _publish_state(self, changed: dict[str, dict[str, Value]]) -> None:
         if self._publisher is not None:
             data = {"devices": self.home.snapshot(), "changed": changed}
-            self._publisher.publish("home", _now_ns(), data=data)
+            self._publisher.publish("home", monotonic_ns(), data=data)
 
     def _event(self, data: dict[str, Any]) -> None:
         if self._publisher is not None:
-            self._publisher.publish("event", _now_ns(), data={"kind": "command", **data})
-
-
-def _now_ns() -> int:
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            self._publisher.publish("event", monotonic_ns(), data={"kind": "command", **data})
