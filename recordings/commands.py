@@ -205,42 +205,70 @@ def doa(
     path: Annotated[Path, typer.Argument(help="sound file or episode folder")],
     csv: Annotated[
         Path | None,
-        typer.Option(help="write time_s,azimuth_deg,elevation_deg,confidence,track (- for stdout)"),
+        typer.Option(
+            help="write a table: time_s,azimuth_deg,elevation_deg,confidence,track,uncertainty_deg,active"
+            " (- for stdout)"
+        ),
+    ] = None,
+    dcase: Annotated[
+        Path | None,
+        typer.Option(help="write DCASE metadata: frame,class,source,azimuth,elevation (- for stdout)"),
+    ] = None,
+    sound_class: Annotated[
+        int, typer.Option("--class", min=0, help="class index for --dcase: what is heard is not classified")
+    ] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw azimuth, elevation and spectrogram: FILE.png or FILE.svg")
     ] = None,
     format_name: Format = None,
     as_json: Json = False,
 ) -> None:
-    """Direction of arrival, one row per 100 ms."""
-    from recordings.directions import directions_csv, directions_of, summary
+    """Direction of arrival, one row per 100 ms: as a table, as DCASE metadata, as a picture."""
+    from recordings.directions import dcase_csv, directions_csv, directions_of, in_words, summary
+    from recordings.directions_plot import directions_plot, plot_format
+    from recordings.manifest import refuse_inside_sealed
+    from recordings.storage import write_atomic
 
-    if csv is not None and str(csv) != "-":
-        from recordings.manifest import refuse_inside_sealed
-
-        refuse_inside_sealed(csv)
-    source, named = _sound_of(path, format_name)
-    with progress(f"directions of {path.name}", source.frames) as advance:
-        rows = directions_of(source, named, advance)
-    result = {"path": str(path), "format": named, **summary(rows), "problems": source.problems}
-    if csv is not None:
-        from recordings.storage import write_atomic
-
-        data = directions_csv(rows)
-        if str(csv) == "-":
-            if as_json:
-                raise InputError("--csv - and --json both want stdout; give --csv a file")
-            print(data, end="")
-            return
-        write_atomic(csv, data.encode())
-        result["csv"] = str(csv)
-    direction = "no direction found"
-    if result["azimuth_deg"] is not None:
-        direction = (
-            f"mostly azimuth {result['azimuth_deg']:.1f}, elevation {result['elevation_deg']:.1f} degrees"
+    written = {"csv": csv, "dcase": dcase, "plot": plot}
+    to_stdout = [f"--{key} -" for key, value in written.items() if str(value) == "-"]
+    if len(to_stdout) + as_json > 1:
+        raise InputError(
+            f"{' and '.join([*to_stdout, *(['--json'] if as_json else [])])} both want stdout; name a file"
         )
-    text = [f"{path}: {result['windows']} windows, {result['active']} active, {direction}"]
-    text += [f"  note: {problem}" for problem in source.problems]
+    drawn = plot_format(plot) if plot is not None else ""
+    for value in written.values():
+        if value is not None and str(value) != "-":
+            refuse_inside_sealed(value)
+    source, named = _sound_of(path, format_name)
+    spectrum = None
+    if plot is not None:
+        from recordings.episode import RELEASE_RATE_HZ
+        from recordings.report_sound import MelSpectrogram
+
+        frames = -(-source.frames * RELEASE_RATE_HZ // source.rate)
+        spectrum = MelSpectrogram(frames, RELEASE_RATE_HZ)
+    with progress(f"directions of {path.name}", source.frames) as advance:
+        hear = (lambda block: None) if spectrum is None else (lambda block: spectrum.push(block[:, 0]))
+        rows = directions_of(source, named, advance, hear)
+    found = summary(rows)
+    contents: dict[str, bytes] = {}
     if csv is not None:
-        text.append(f"  written to {csv}")
+        contents["csv"] = directions_csv(rows).encode()
+    if dcase is not None:
+        contents["dcase"] = dcase_csv(rows, sound_class).encode()
+    if spectrum is not None:
+        contents["plot"] = directions_plot(drawn, rows, spectrum, source.duration_s, path.name, found)
+    for key, data in contents.items():
+        if str(written[key]) != "-":
+            write_atomic(Path(str(written[key])), data)
+    if to_stdout:
+        print(next(data.decode() for key, data in contents.items() if str(written[key]) == "-"), end="")
+        return
+    result = {"path": str(path), "format": named, **found, "problems": source.problems}
+    result |= {key: str(written[key]) for key in contents}
+    text = [f"{path}: {in_words(found)}"]
+    text += [f"  note: {problem}" for problem in source.problems]
+    text += [f"  written to {written[key]}" for key in contents]
     emit({**result, "rows": rows}, as_json, text)
 
 

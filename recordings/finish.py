@@ -165,17 +165,19 @@ def doa_lines(rows: Sequence[Any], audio_map: AudioMap, rate_hz: int) -> list[Li
 
 
 def _doa_line(row: Any, t_ns: int) -> Line:
-    def number(value: float, digits: int) -> float | None:
-        return round(float(value), digits) if np.isfinite(value) else None
+    found = row.confidence > 0  # the peak of votes that point everywhere is no direction
+
+    def number(value: float, digits: int, known: bool = True) -> float | None:
+        return round(float(value), digits) if known and np.isfinite(value) else None
 
     return {
         "type": "doa",
         "t_ns": t_ns,
         "t_s": round(float(row.t_s), 6),
-        "azimuth_deg": number(row.azimuth_deg, 2),
-        "elevation_deg": number(row.elevation_deg, 2),
+        "azimuth_deg": number(row.azimuth_deg, 2, found),
+        "elevation_deg": number(row.elevation_deg, 2, found),
         "confidence": number(row.confidence, 4),
-        "uncertainty_deg": number(row.uncertainty_deg, 2),
+        "uncertainty_deg": number(row.uncertainty_deg, 2, found),
         "level_dbfs": number(row.level_dbfs, 1),
         "active": bool(row.active),
     }

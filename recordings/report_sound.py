@@ -77,7 +77,7 @@ def picture_sound(reader: SoundReader) -> Sound | None:
     edges = np.linspace(0, reader.frames, columns + 1).astype(np.int64)
     low = np.zeros((reader.channels, columns), dtype=np.float32)
     high = np.zeros_like(low)
-    spectrum = _Spectrogram(reader.frames, reader.rate_hz)
+    spectrum = MelSpectrogram(reader.frames, reader.rate_hz)
     stride = max(1, BLOCK * columns // reader.frames)
     loudest = 0.0
     for start in range(0, columns, stride):
@@ -132,8 +132,11 @@ def hz_from_mel(mel: NDArray[np.float64] | float) -> NDArray[np.float64]:
     return np.asarray(700.0 * (10.0 ** (np.asarray(mel, dtype=np.float64) / 2595.0) - 1.0))
 
 
-class _Spectrogram:
-    """Mean power per column of time and mel band, from short-time spectra spread over each column."""
+class MelSpectrogram:
+    """Mean power per column of time and mel band, from short-time spectra spread over each column.
+
+    Push the samples of one channel in blocks; the memory does not grow with the length.
+    """
 
     def __init__(self, frames: int, rate_hz: int) -> None:
         self.columns = max(1, min(SPECTRUM_COLUMNS, frames // 64))
@@ -174,15 +177,20 @@ class _Spectrogram:
             np.add.at(self._power, self._column[chosen], np.diff(running, axis=1))
         self._next = max(self._next, last)
 
-    def jpeg(self) -> bytes:
-        """The picture: highest frequency in the first row."""
-        import cv2
-
+    def grey(self) -> NDArray[np.uint8]:
+        """(SPECTRUM_ROWS, columns): 255 the loudest, 0 RANGE_DB below it; highest frequency in the first row.
+        Call it once, after the last sample."""
         self._analyse(np.concatenate([self._tail, np.zeros(WINDOW, dtype=np.float32)]))
         density = self._power / np.maximum(np.diff(self._bin_edges), 1.0)
         level = 10.0 * np.log10(np.maximum(density, 1e-30))
         level = np.clip((level - level.max()) / RANGE_DB + 1.0, 0.0, 1.0)
-        grey = np.ascontiguousarray((level.T[::-1] * 255).astype(np.uint8))
+        return np.ascontiguousarray((level.T[::-1] * 255).astype(np.uint8))
+
+    def jpeg(self) -> bytes:
+        """The picture of `grey`, twice as high."""
+        import cv2
+
+        grey = self.grey()
         picture = cv2.resize(grey, None, fx=1, fy=2, interpolation=cv2.INTER_LINEAR)
         ok, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 88])
         return bytes(data) if ok else b""

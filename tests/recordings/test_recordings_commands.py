@@ -60,7 +60,9 @@ def test_import_list_verify_check_doa(tmp_path, take):
         code, out = run("doa", path, "--csv", table, "--json")
         assert code == 0
         assert abs(json.loads(out)["azimuth_deg"] - -75.0) < 1.0
-        assert table.read_text().splitlines()[0] == "time_s,azimuth_deg,elevation_deg,confidence,track"
+        assert (
+            table.read_text().splitlines()[0].startswith("time_s,azimuth_deg,elevation_deg,confidence,track,")
+        )
         rows = list(csv.DictReader(table.open()))
         assert [float(row["time_s"]) for row in rows] == pytest.approx([0.1 * i for i in range(10)])
         assert all(abs(float(row["azimuth_deg"]) - -75.0) < 3.0 for row in rows[1:-1])

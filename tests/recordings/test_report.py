@@ -607,11 +607,11 @@ def test_mel_scale() -> None:
 def test_spectrogram_puts_a_tone_in_its_row() -> None:
     import cv2
 
-    from recordings.report_sound import SPECTRUM_ROWS, _Spectrogram
+    from recordings.report_sound import SPECTRUM_ROWS, MelSpectrogram
 
     rate, frames = 24_000, 48_000
     tone = np.sin(2 * np.pi * 3000 * np.arange(frames) / rate).astype(np.float32)
-    spectrogram = _Spectrogram(frames, rate)
+    spectrogram = MelSpectrogram(frames, rate)
     for start in range(0, frames, 7000):
         spectrogram.push(tone[start : start + 7000])
     image = cv2.imdecode(np.frombuffer(spectrogram.jpeg(), np.uint8), cv2.IMREAD_GRAYSCALE)
