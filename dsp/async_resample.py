@@ -8,6 +8,7 @@ Source: Smith and Gossett, "A flexible sampling-rate conversion method", ICASSP 
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import ceil
 from typing import Any
 
@@ -16,61 +17,60 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dsp.errors import InputError
-from dsp.resample import OnNonfinite, Quality, Resampler, _as_frames
+from dsp.fir import PAIR, all_finite, append_frames, between, dots, drop_rows
+from dsp.resample import OnNonfinite, Quality, Resampler, _as_frames, _rate
 
 Array = NDArray[np.float32]
 _PHASES = 512
+_MAX_UP = 640
 MAX_PPM = 1000.0
+"""The furthest that the ratio may be steered from the nominal one."""
 
 
 @njit(cache=True, nogil=True)
 def _interpolate(block, line, table, place, clock, out):  # type: ignore[no-untyped-def]
     """Appends block to line and reads at clock's speed. Returns the frames written.
 
-    line: (size, channels); place: [rows filled, row of the next output's first tap, steps left of a ramp];
-    clock: [fraction, step, change of the step per output]; table: (phases + 1, taps).
+    line: (channels, size); place: [rows filled, row of the next output's first tap, steps left of a ramp];
+    clock: [fraction, step, change of the step per output, step at the end of the ramp]; table: (phases + 1,
+    taps), the last phase being the first one a row later.
     """
+    frames, channels = block.shape
+    size = line.shape[1]
     taps = table.shape[1]
     phases = table.shape[0] - 1
-    channels = block.shape[1]
     filled, row, ramp = place[0], place[1], place[2]
     fraction, step, change = clock[0], clock[1], clock[2]
+    x = block.reshape(-1)
+    flat = line.reshape(-1)
+    target = out.reshape(-1)
+    bank = table.reshape(-1)
+    weights = np.empty(taps, np.float32)
     read = 0
     written = 0
-    weights = np.empty(taps, np.float32)
     while True:
-        count = min(line.shape[0] - filled, block.shape[0] - read)
-        for i in range(count):
-            for c in range(channels):
-                line[filled + i, c] = block[read + i, c]
+        count = min(size - filled, frames - read)
+        append_frames(x, read, count, channels, line, filled)
         filled += count
         read += count
         while row + taps <= filled:
             scaled = fraction * phases
             phase = int(scaled)
-            between = np.float32(scaled - phase)
-            for k in range(taps):
-                weights[k] = table[phase, k] + between * (table[phase + 1, k] - table[phase, k])
-            for c in range(channels):
-                total = np.float32(0.0)
-                for k in range(taps):
-                    total += weights[k] * line[row + k, c]
-                out[written, c] = total
+            between(bank, phase * taps, taps, np.float32(scaled - phase), weights)
+            dots(flat, row, size, weights, 0, taps // PAIR, target, written * channels, channels)
             written += 1
             fraction += step
             whole = int(fraction)
             row += whole
             fraction -= whole
             if ramp > 0:
-                step += change
                 ramp -= 1
-        keep = max(0, filled - row)
-        for i in range(keep):
-            for c in range(channels):
-                line[i, c] = line[filled - keep + i, c]
-        row -= filled - keep
-        filled = keep
-        if read == block.shape[0]:
+                step = step + change if ramp > 0 else clock[3]
+        drop = min(row, filled)
+        drop_rows(line, drop, filled)
+        row -= drop
+        filled -= drop
+        if read == frames:
             break
     place[0], place[1], place[2] = filled, row, ramp
     clock[0], clock[1] = fraction, step
@@ -82,7 +82,7 @@ def _table(fs_in: int, fs_out: int) -> Array:
     passband = 11 / 12 * 0.5 * min(fs_in, fs_out) / fs_in
     width = 1.0 - 2.0 * passband
     attenuation = 112.0
-    half = 4 * ceil((attenuation - 7.95) / (2.285 * 2 * np.pi * width) / 8)
+    half = PAIR // 2 * ceil((attenuation - 7.95) / (2.285 * 2 * np.pi * width) / PAIR)
     beta = 0.1102 * (attenuation - 8.7)
     t = np.arange(_PHASES + 1)[:, None] / _PHASES + half - 1 - np.arange(2 * half)[None, :]
     inside = np.abs(t) < half
@@ -95,8 +95,13 @@ class AsyncResampler:
     """fs_in -> fs_out for an input clock that runs `ppm` fast (positive) or slow, steered without clicks.
 
     With ppm = 100 the input delivers 100 parts per million more frames than its rate says; so many fewer come
-    out. `steer` moves to a new value along a straight line. The result depends on when it is called, counted
-    in frames pushed, and not on how the frames are cut into blocks. The frames per push vary by one.
+    out. `steer` moves to a new value at once or along a straight line: the speed of reading changes, the
+    place of reading never jumps, so that a tone stays without a click. Any pair of rates will do, 48000 ->
+    47999 too. The result depends on when `steer` is called, counted in frames pushed, and not on how the
+    frames are cut into blocks. The frames per push vary by one. Output frame m belongs to input time m /
+    fs_out - delay_s (of the corrected clock). Not thread safe; the kernel runs without the GIL.
+
+    Raises InputError for rates, channels, quality or ppm out of range.
     """
 
     def __init__(
@@ -108,47 +113,81 @@ class AsyncResampler:
         quality: Quality = "standard",
         on_nonfinite: OnNonfinite = "raise",
     ):
-        self._resampler = Resampler(fs_in, fs_out, channels, quality, on_nonfinite)
-        self.fs_in, self.fs_out, self.channels = self._resampler.fs_in, self._resampler.fs_out, channels
-        self._flag = on_nonfinite == "flag"
+        self.fs_in, self.fs_out, self.channels = _rate(fs_in), _rate(fs_out), channels
+        # The fixed resampler makes the nearest ratio of small numbers; the interpolator the rest (< 3 ppm of
+        # the step for rates that have none).
+        near = Fraction(self.fs_out, self.fs_in).limit_denominator(_MAX_UP)
+        scale = ceil(1000 / min(near.numerator, near.denominator))
+        self._resampler = Resampler(
+            near.denominator * scale, near.numerator * scale, channels, quality, on_nonfinite
+        )
+        self._nominal = float(Fraction(self.fs_in, self.fs_out) * near)
         self._table = _table(self.fs_in, self.fs_out)
-        taps = self._table.shape[1]
-        self._line = np.zeros((taps + 4096, channels), np.float32)
-        # Half a filter of silence before the first frame: output starts at once, late by a constant time.
-        self._place = np.array([taps - 1, 0, 0], np.int64)
-        self._clock = np.array([0.0, 1.0, 0.0])
-        self.delay_s = (taps // 2) / self.fs_in + self._resampler.delay_s
+        self._taps = self._table.shape[1]
+        self._line = np.zeros((channels, self._taps + 4096), np.float32)
+        self._place = np.zeros(3, np.int64)
+        self._clock = np.array([0.0, self._nominal, 0.0, self._nominal])
+        self._flag = on_nonfinite == "flag"
         self.nonfinite_samples = 0
+        self.delay_s = self._taps // 2 / self.fs_in + self._resampler.delay_frames / self.fs_out
+        self.reset()
         self.steer(ppm)
 
     @property
     def ppm(self) -> float:
         """What the ratio is corrected by now, in parts per million."""
-        return float((self._clock[1] - 1.0) * 1e6)
+        return float((self._clock[1] / self._nominal - 1.0) * 1e6)
 
     def steer(self, ppm: float, over_s: float = 0.0) -> None:
-        """Go to `ppm` (within +-MAX_PPM) evenly over the next `over_s` seconds. Raises InputError."""
-        if not (np.isfinite(ppm) and abs(ppm) <= MAX_PPM):
+        """Go to `ppm` (within +-MAX_PPM) evenly over the next `over_s` seconds; else InputError."""
+        if not (_is_number(ppm) and abs(ppm) <= MAX_PPM):
             raise InputError(f"ppm must be within +-{MAX_PPM:.0f}, not {ppm!r}")
-        if not 0.0 <= over_s <= 3600.0:
+        if not (_is_number(over_s) and 0.0 <= over_s <= 3600.0):
             raise InputError(f"over_s must be from 0 to 3600 s, not {over_s!r}")
-        target = 1.0 + ppm * 1e-6
+        target = self._nominal * (1.0 + ppm * 1e-6)
         steps = round(over_s * self.fs_in)
+        self._clock[3], self._place[2] = target, steps
         if steps == 0:
-            self._clock[1], self._clock[2], self._place[2] = target, 0.0, 0
+            self._clock[1], self._clock[2] = target, 0.0
         else:
-            self._clock[2], self._place[2] = (target - self._clock[1]) / steps, steps
+            self._clock[2] = (target - self._clock[1]) / steps
 
     def push(self, block: Any) -> Array:
         """The next (frames, channels) in, the frames that are ready out."""
         x = _as_frames(block, self.channels)
-        wrong = ~np.isfinite(x)
-        if wrong.any():
+        if not all_finite(x.reshape(-1)):
+            wrong = ~np.isfinite(x)
             count = int(np.count_nonzero(wrong))
             if not self._flag:
                 raise InputError(f"{count} samples are NaN or infinite; use on_nonfinite='flag' for silence")
             self.nonfinite_samples += count
             x = np.where(wrong, np.float32(0.0), x)
-        out = np.empty((int(len(x) * (1 + 2e-6 * MAX_PPM)) + 4, self.channels), np.float32)
-        rows = _interpolate(x, self._line, self._table, self._place, self._clock, out)
-        return self._resampler.push(out[:rows])
+        return self._resampler.push(self._read(x))
+
+    def _read(self, x: Array) -> Array:
+        slowest = self._nominal * (1 - MAX_PPM * 1e-6)
+        out = np.empty((int((len(x) + 1) / slowest) + 2, self.channels), np.float32)
+        return out[: _interpolate(x, self._line, self._table, self._place, self._clock, out)]
+
+    def flush(self) -> Array:
+        """The end of the signal: what is still inside. Then all is as new, at the ppm where it stands.
+
+        Every input frame has then come out: with N frames in at a constant ppm, all pushes and the flush give
+        N * fs_out / fs_in / (1 + ppm * 1e-6) + delay_s * fs_out frames, to within one of rounding up.
+        """
+        rest = self._read(np.zeros((self._taps // 2, self.channels), np.float32))
+        tail = np.concatenate([self._resampler.push(rest), self._resampler.flush()])
+        self.reset()
+        return tail
+
+    def reset(self) -> None:
+        """Forget the past (not the ppm; a ramp ends where it stands)."""
+        self._line[:] = 0.0
+        # Half a filter of silence before the first frame: output starts at once, late by a constant time.
+        self._place[:] = self._taps - 1, 0, 0
+        self._clock[0] = self._clock[2] = 0.0
+        self._resampler.reset()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and bool(np.isfinite(value))

@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 WIDTH = 8  # floats per vector
 VECTORS = 8  # vectors per step of the symmetric kernel; 8 sums stay in registers on AVX and on NEON
 STEP = WIDTH * VECTORS  # outputs of the symmetric kernel come in multiples of this
+PAIR = 2 * WIDTH  # taps of the dot products come in multiples of this
 
 _F32 = ir.FloatType()
 _I32 = ir.IntType(32)
@@ -47,6 +48,12 @@ def _fma(builder: Any) -> Any:
     return cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{WIDTH}f32")
 
 
+def _splat(builder: Any, value: Any) -> Any:
+    undefined = ir.Constant(_VEC, ir.Undefined)
+    one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH))
+
+
 @intrinsic
 def _symmetric_step(  # type: ignore[no-untyped-def]
     typingctx, x, x_at, taps, pairs, stride, span, out, out_at, centre, centre_array, centre_at
@@ -67,19 +74,12 @@ def _symmetric_step(  # type: ignore[no-untyped-def]
         out_ptr = builder.gep(_data(context, builder, sig.args[6], outs), [oat])
         mid_ptr = builder.gep(_data(context, builder, sig.args[9], cs), [cat])
         fma = _fma(builder)
-        undefined = ir.Constant(_VEC, ir.Undefined)
-        lanes = ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH)
-
-        def splat(value):  # type: ignore[no-untyped-def]
-            one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
-            return builder.shuffle_vector(one, undefined, lanes)
-
         sums = [cgutils.alloca_once(builder, _VEC) for _ in range(VECTORS)]
         for s in sums:
             builder.store(ir.Constant(_VEC, [0.0] * WIDTH), s)
         with cgutils.for_range(builder, n_pairs) as loop:
             k = loop.index
-            tap = splat(builder.load(builder.gep(tap_ptr, [k])))
+            tap = _splat(builder, builder.load(builder.gep(tap_ptr, [k])))
             shift = builder.mul(k, step)
             low = builder.gep(x_at_ptr, [shift])
             high = builder.gep(x_at_ptr, [builder.sub(width, shift)])
@@ -92,7 +92,7 @@ def _symmetric_step(  # type: ignore[no-untyped-def]
         is_mid = builder.fcmp_ordered("!=", mid, ir.Constant(_F32, 0.0))
         with builder.if_else(is_mid) as (with_centre, chained):
             with with_centre:
-                factor = splat(mid)
+                factor = _splat(builder, mid)
                 for v in range(VECTORS):
                     at = [ir.Constant(_I64, v * WIDTH)]
                     m = _load(builder, builder.gep(mid_ptr, at))
@@ -109,8 +109,8 @@ def _symmetric_step(  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _dot(typingctx, x, x_at, taps, tap_at, vectors):  # type: ignore[no-untyped-def]
-    """sum over i < 4 * WIDTH * vectors of x[x_at + i] * taps[tap_at + i], in a fixed order of additions."""
+def _dot(typingctx, x, x_at, taps, tap_at, pairs):  # type: ignore[no-untyped-def]
+    """sum over i < PAIR * pairs of x[x_at + i] * taps[tap_at + i], in a fixed order of additions."""
     signature = types.float32(x, types.int64, taps, types.int64, types.int64)
 
     def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
@@ -118,26 +118,70 @@ def _dot(typingctx, x, x_at, taps, tap_at, vectors):  # type: ignore[no-untyped-
         x_ptr = builder.gep(_data(context, builder, sig.args[0], xs), [xat])
         t_ptr = builder.gep(_data(context, builder, sig.args[2], ts), [tat])
         fma = _fma(builder)
-        sums = [cgutils.alloca_once(builder, _VEC) for _ in range(4)]
+        sums = [cgutils.alloca_once(builder, _VEC) for _ in range(2)]
         for s in sums:
             builder.store(ir.Constant(_VEC, [0.0] * WIDTH), s)
         with cgutils.for_range(builder, n) as loop:
-            base = builder.mul(loop.index, ir.Constant(_I64, 4 * WIDTH))
-            for v in range(4):
+            base = builder.mul(loop.index, ir.Constant(_I64, PAIR))
+            for v in range(2):
                 at = [builder.add(base, ir.Constant(_I64, v * WIDTH))]
                 a, b = _load(builder, builder.gep(x_ptr, at)), _load(builder, builder.gep(t_ptr, at))
                 builder.store(builder.call(fma, [a, b, builder.load(sums[v])]), sums[v])
-        a, b, c, d = (builder.load(s) for s in sums)
-        total = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+        total = builder.fadd(*(builder.load(s) for s in sums))
         half = WIDTH
         while half > 1:  # fold the upper half onto the lower one
             half //= 2
-            mask = [half + i if i < half else 0 for i in range(WIDTH)]
-            folded = builder.shuffle_vector(
-                total, ir.Constant(_VEC, ir.Undefined), ir.Constant(ir.VectorType(_I32, WIDTH), mask)
-            )
+            folded = _shuffle(builder, total, total, [half + i if i < half else 0 for i in range(WIDTH)])
             total = builder.fadd(total, folded)
         return builder.extract_element(total, ir.Constant(_I32, 0))
+
+    return signature, codegen
+
+
+def _shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(lanes)), lanes))
+
+
+@intrinsic
+def _dots_4(typingctx, x, x_at, stride, taps, tap_at, pairs, out, out_at):  # type: ignore[no-untyped-def]
+    """out[out_at + c] = sum over i < PAIR * pairs of x[x_at + c * stride + i] * taps[tap_at + i], c = 0..3.
+
+    Four channels at once: each tap is loaded once, and the four sums are folded together.
+    """
+    i64 = types.int64
+    signature = types.void(x, i64, i64, taps, i64, i64, out, i64)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        xs, xat, step, ts, tat, n, outs, oat = args
+        x_ptr = builder.gep(_data(context, builder, sig.args[0], xs), [xat])
+        channel = [builder.gep(x_ptr, [builder.mul(step, ir.Constant(_I64, c))]) for c in range(4)]
+        t_ptr = builder.gep(_data(context, builder, sig.args[3], ts), [tat])
+        out_ptr = builder.gep(_data(context, builder, sig.args[6], outs), [oat])
+        fma = _fma(builder)
+        sums = [[cgutils.alloca_once(builder, _VEC) for _ in range(2)] for _ in range(4)]
+        for pair in sums:
+            for s in pair:
+                builder.store(ir.Constant(_VEC, [0.0] * WIDTH), s)
+        with cgutils.for_range(builder, n) as loop:
+            base = builder.mul(loop.index, ir.Constant(_I64, PAIR))
+            for v in range(2):
+                at = [builder.add(base, ir.Constant(_I64, v * WIDTH))]
+                tap = _load(builder, builder.gep(t_ptr, at))
+                for c in range(4):
+                    value = _load(builder, builder.gep(channel[c], at))
+                    builder.store(builder.call(fma, [value, tap, builder.load(sums[c][v])]), sums[c][v])
+        a, b, c, d = (builder.fadd(builder.load(pair[0]), builder.load(pair[1])) for pair in sums)
+        low, high = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
+        ab = builder.fadd(_shuffle(builder, a, b, low), _shuffle(builder, a, b, high))
+        cd = builder.fadd(_shuffle(builder, c, d, low), _shuffle(builder, c, d, high))
+        low, high = [0, 1, 4, 5, 8, 9, 12, 13], [2, 3, 6, 7, 10, 11, 14, 15]
+        abcd = builder.fadd(_shuffle(builder, ab, cd, low), _shuffle(builder, ab, cd, high))
+        four = builder.fadd(
+            _shuffle(builder, abcd, abcd, [0, 2, 4, 6]), _shuffle(builder, abcd, abcd, [1, 3, 5, 7])
+        )
+        pointer = builder.bitcast(out_ptr, ir.VectorType(_F32, 4).as_pointer())
+        builder.store(four, pointer).align = 4
+        return context.get_dummy_value()
 
     return signature, codegen
 
@@ -162,6 +206,36 @@ def _nonfinite_sum(typingctx, x, vectors):  # type: ignore[no-untyped-def]
         return result
 
     return signature, codegen
+
+
+@intrinsic
+def _between(typingctx, table, at, taps, part, out):  # type: ignore[no-untyped-def]
+    """out[k] = table[at + k] + part * (table[at + taps + k] - table[at + k]), k = 0..taps-1, a multiple of
+    WIDTH: a filter between two neighbours of a bank.
+    """
+    signature = types.void(table, types.int64, types.int64, types.float32, out)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        ts, tat, n, between, outs = args
+        pointer = builder.gep(_data(context, builder, sig.args[0], ts), [tat])
+        following = builder.gep(pointer, [n])
+        out_ptr = _data(context, builder, sig.args[4], outs)
+        factor = _splat(builder, between)
+        fma = _fma(builder)
+        with cgutils.for_range(builder, builder.sdiv(n, ir.Constant(_I64, WIDTH))) as loop:
+            k = [builder.mul(loop.index, ir.Constant(_I64, WIDTH))]
+            a, b = _load(builder, builder.gep(pointer, k)), _load(builder, builder.gep(following, k))
+            value = builder.call(fma, [builder.fsub(b, a), factor, a])
+            _store(builder, value, builder.gep(out_ptr, k))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@njit(inline="always")
+def between(table, at, taps, part, out):  # type: ignore[no-untyped-def]
+    """The filter a `part` (0..1) of the way from the one at table[at] to the next, taps floats later."""
+    _between(table, at, taps, part, out)
 
 
 @intrinsic
@@ -296,13 +370,40 @@ def decimator_state(
     return state, plan
 
 
+@njit(inline="always")
+def dots(flat, at, size, taps, tap_at, pairs, out, out_at, channels):  # type: ignore[no-untyped-def]
+    """out[out_at + c] = the dot product of PAIR * pairs taps with channel c of (channels, size) lines."""
+    if channels == 4:
+        _dots_4(flat, at, size, taps, tap_at, pairs, out, out_at)
+        return
+    for c in range(channels):
+        out[out_at + c] = _dot(flat, c * size + at, taps, tap_at, pairs)
+
+
+@njit(cache=True, nogil=True)
+def append_frames(x, read, count, channels, line, filled):  # type: ignore[no-untyped-def]
+    """Frames of the flat x from `read` on go to (channels, size) delay lines from row `filled` on."""
+    for c in range(channels):
+        for i in range(count):
+            line[c, filled + i] = x[(read + i) * channels + c]
+
+
+@njit(cache=True, nogil=True)
+def drop_rows(line, rows, filled):  # type: ignore[no-untyped-def]
+    """Forget the first `rows` of `filled` rows of (channels, size) delay lines."""
+    if rows > 0:
+        for c in range(line.shape[0]):
+            for i in range(filled - rows):
+                line[c, i] = line[c, i + rows]
+
+
 @njit(cache=True, nogil=True)
 def polyphase(block, line, position, taps, up, down, phase_taps, out, out_rows):  # type: ignore[no-untyped-def]
     """Resample by up/down with a bank of `up` filters. Returns the frames written, -1 for NaN or infinity.
 
     line: (channels, size) delay lines; position: [rows filled, next output's first input row, its phase].
-    taps: flat, `phase_taps` (a multiple of 32) per phase, reversed in time, so that an output is a plain dot
-    product of a phase with the rows that start at its position.
+    taps: flat, `phase_taps` (a multiple of PAIR) per phase, reversed in time, so that an output is a plain
+    dot product of a phase with the rows that start at its position.
     """
     x = block.reshape(-1)
     if not all_finite(x):
@@ -313,28 +414,26 @@ def polyphase(block, line, position, taps, up, down, phase_taps, out, out_rows):
     read = 0
     written = 0
     flat = line.reshape(-1)
-    vectors = phase_taps // 32
+    target = out.reshape(-1)
+    pairs = phase_taps // PAIR
+    whole, part = down // up, down % up
     while True:
         count = min(size - filled, frames - read)
-        for c in range(channels):
-            for i in range(count):
-                line[c, filled + i] = x[(read + i) * channels + c]
+        append_frames(x, read, count, channels, line, filled)
         filled += count
         read += count
         while start + phase_taps <= filled and written < out_rows:
-            for c in range(channels):
-                out[written, c] = _dot(flat, c * size + start, taps, phase * phase_taps, vectors)
+            dots(flat, start, size, taps, phase * phase_taps, pairs, target, written * channels, channels)
             written += 1
-            phase += down
-            start += phase // up
-            phase = phase % up
+            phase += part
+            start += whole
+            if phase >= up:
+                phase -= up
+                start += 1
         drop = min(start, filled)
-        if drop > 0:
-            for c in range(channels):
-                for i in range(filled - drop):
-                    line[c, i] = line[c, i + drop]
-            filled -= drop
-            start -= drop
+        drop_rows(line, drop, filled)
+        filled -= drop
+        start -= drop
         if read == frames:
             break
     position[0], position[1], position[2] = filled, start, phase

@@ -28,7 +28,7 @@ OnNonfinite = Literal["raise", "flag"]
 
 # The band edges as fractions of the lower Nyquist frequency: what passes unchanged, and from where on a tone
 # may not leave an alias; with the attenuation in dB.
-_EDGES = {"standard": (11 / 12, 13 / 12, 104.0), "high": (10.9 / 12, 12.1 / 12, 122.0)}
+_EDGES = {"standard": (11 / 12, 13 / 12, 101.5), "high": (10.9 / 12, 12.1 / 12, 123.0)}
 _TILE_ROWS = 512
 _MAX_UP = 4096
 
@@ -62,9 +62,10 @@ def _bank(up: int, down: int, quality: Quality) -> tuple[int, Array]:
     pass_edge, stop_edge, attenuation = _EDGES[quality]
     nyquist = 0.5 * min(1.0, up / down)  # of the lower rate, in cycles per input sample
     width = (stop_edge - pass_edge) * nyquist
-    length = (attenuation + 2.0 - 7.95) / (2.285 * 2 * np.pi * width)
-    half = 16 * ceil(length / 32)
-    beta = 0.1102 * (attenuation + 2.0 - 8.7)
+    length = (attenuation - 7.95) / (2.285 * 2 * np.pi * width)
+    half = 8 * ceil(length / 16)
+    # Taps left over by rounding up buy attenuation rather than a narrower transition.
+    beta = 0.1102 * (2 * half * 2.285 * 2 * np.pi * width + 7.95 - 8.7)
     cutoff = 0.5 * (pass_edge + stop_edge) * nyquist
     phase = np.arange(up)[:, None] / up
     k = np.arange(2 * half)[None, :]
@@ -192,13 +193,23 @@ def _early_pairs(edge: float) -> int:
     return max(3, ceil(((126.0 - 13.0) / (14.6 * transition) + 1) / 4))
 
 
+def _channels_first(x: Any, channels: int | None = None) -> bool:
+    """Does (a, b) look like channels and frames in the wrong order?"""
+    return (
+        x.ndim == 2 and x.shape[0] in ((1, 2, 3, 4) if channels is None else (channels,)) and x.shape[1] > 64
+    )
+
+
 def _as_frames(x: Any, channels: int) -> Array:
     """Samples as C-contiguous float32 (frames, channels); integers by their full scale, exactly."""
     x = np.asarray(x)
     if x.ndim == 1 and channels == 1:
         x = x[:, None]
     if x.ndim != 2 or x.shape[1] != channels:
-        raise InputError(f"expected an array (frames, {channels}), got shape {x.shape}")
+        hint = (
+            f"; channels come last: pass x.T of this {x.shape} array" if _channels_first(x, channels) else ""
+        )
+        raise InputError(f"expected an array (frames, {channels}), got shape {x.shape}{hint}")
     if x.dtype.kind == "i":
         return np.ascontiguousarray(x.astype(np.float32) * np.float32(2.0 ** (1 - 8 * x.dtype.itemsize)))
     if x.dtype.kind != "f":
@@ -319,6 +330,10 @@ def resample(
     if x.ndim not in (1, 2):
         raise InputError(f"expected (frames,) or (frames, channels), got shape {x.shape}")
     channels = 1 if x.ndim == 1 else x.shape[1]
+    if channels > 64 and _channels_first(x):
+        raise InputError(
+            f"expected (frames, channels), got {x.shape}: {channels} channels; channels come last, pass x.T"
+        )
     r = Resampler(fs_in, fs_out, channels, quality, on_nonfinite)
     out = np.concatenate([r.push(x), r.flush()])[r.delay_frames :]
     return out[:, 0] if x.ndim == 1 else out
@@ -326,5 +341,9 @@ def resample(
 
 def warm() -> None:
     """Compile (or load from the cache) every resampling kernel, so that the first block is not late."""
+    from dsp.async_resample import AsyncResampler
+
+    x = np.zeros((64, 4), np.float32)
     for fs_in, fs_out in ((48000, 24000), (44100, 24000)):
-        resample(np.zeros((64, 4), np.float32), fs_in, fs_out)
+        resample(x, fs_in, fs_out)
+    AsyncResampler(48000, 24000, 4).push(x)

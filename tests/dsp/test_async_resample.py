@@ -69,9 +69,75 @@ def test_an_impulse_arrives_after_the_delay_it_says():
     assert np.argmax(np.abs(r.push(x))) == pytest.approx((4800 / 48000 + r.delay_s) * 24000, abs=1)
 
 
+@pytest.mark.parametrize(
+    ("fs_in", "fs_out"), [(48000, 24000), (44100, 24000), (48000, 47999), (47987, 24000)]
+)
+@pytest.mark.parametrize("ppm", [-200, 0, 150])
+def test_flush_gives_the_end_and_the_count_it_says(fs_in, fs_out, ppm):
+    n, hz = 6000, 700.0
+    x = np.sin(2 * np.pi * hz * np.arange(n) / fs_in).astype(np.float32)[:, None]
+    r = dsp.AsyncResampler(fs_in, fs_out, 1, ppm)
+    first = np.concatenate([r.push(x), r.flush()])
+    speed = 1 + ppm * 1e-6
+    assert len(first) == pytest.approx(n * fs_out / fs_in / speed + r.delay_s * fs_out, abs=2)
+    t = (np.arange(len(first)) - r.delay_s * fs_out) / fs_out * speed
+    # The start of the delay is read at the corrected speed as well: at most a millisecond at 200 ppm.
+    steady = (t > 0.006) & (t < n / fs_in - 0.006)
+    assert np.max(np.abs(first[steady, 0] - np.sin(2 * np.pi * hz * t[steady]))) < 0.003
+    tail = np.sum(first[t > n / fs_in - 0.006] ** 2)
+    assert tail > 0.3 * 0.006 * fs_out  # the last 6 ms are there (0.5 for the full sine)
+    assert np.array_equal(first, np.concatenate([r.push(x), r.flush()]))  # as new
+
+
+@pytest.mark.parametrize("hz", [997.0, 5000.0])
+def test_a_step_of_the_ratio_is_no_click(hz):
+    """A jump by 400 ppm turns the phase's slope and leaves its value: no sample departs from the closed form
+    by more than the change of the slope itself (2 pi hz 400e-6 / fs per sample).
+    """
+    fs, half = 48000, 24001
+    x = np.sin(2 * np.pi * hz * np.arange(2 * half) / fs).astype(np.float32)[:, None]
+    r = dsp.AsyncResampler(fs, 24000, 1, ppm=200)
+    y = r.push(x[:half])
+    r.steer(-200)
+    y = np.concatenate([y, r.push(x[half:])])[:, 0].astype(np.float64)
+    places, row, fraction = [], 0, 0.0
+    for end, step in ((half, 1 + 200e-6), (2 * half, 1 - 200e-6)):
+        while row < end:
+            places.append(row + fraction)
+            row, fraction = row + int(fraction + step), (fraction + step) % 1.0
+    y = y[dsp.Resampler(fs, 24000, 1).delay_frames :]
+    phase = 2 * np.pi * hz / fs * np.array(places)[::2][: len(y)]
+    basis = np.stack([np.sin(phase), np.cos(phase)], axis=1)[500:]
+    weights, *_ = np.linalg.lstsq(basis, y[500 : len(phase)], rcond=None)
+    rest = y[500 : len(phase)] - basis @ weights
+    assert np.max(np.abs(rest)) < 2 * np.pi * hz * 400e-6 / fs
+    assert 20 * np.log10(np.std(rest) * np.sqrt(2)) < -110
+
+
+def test_channels_are_treated_alike_and_nan_is_flagged():
+    x = np.random.default_rng(2).standard_normal((3000, 1)).astype(np.float32).repeat(4, axis=1)
+    y = dsp.AsyncResampler(44100, 24000, 4, 120).push(x)
+    assert all(np.array_equal(y[:, 0], y[:, c]) for c in range(4))
+    broken, zeroed = x.copy(), x.copy()
+    broken[100, 2], zeroed[100, 2] = np.inf, 0
+    r = dsp.AsyncResampler(44100, 24000, 4, 120, on_nonfinite="flag")
+    assert np.array_equal(r.push(broken), dsp.AsyncResampler(44100, 24000, 4, 120).push(zeroed))
+    assert r.nonfinite_samples == 1
+
+
 def test_refusals():
     r = dsp.AsyncResampler(48000, 24000, 1)
     with pytest.raises(InputError, match="5000"):
         r.steer(5000)
     with pytest.raises(InputError, match="1 samples"):
         r.push(np.array([[np.nan]]))
+    with pytest.raises(InputError, match="nan"):
+        r.steer(float("nan"))
+    with pytest.raises(InputError, match="'fast'"):
+        r.steer("fast")
+    with pytest.raises(InputError, match=r"over_s .* -1"):
+        r.steer(0, over_s=-1)
+    with pytest.raises(InputError, match="-1001"):
+        dsp.AsyncResampler(48000, 24000, 1, ppm=-1001)
+    with pytest.raises(InputError, match="sample rate"):
+        dsp.AsyncResampler(48000, 0, 1)

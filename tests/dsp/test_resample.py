@@ -219,6 +219,10 @@ def test_wrong_use_is_refused_with_the_value_in_the_message():
         dsp.Resampler(48000, 24000, 4, quality="draft")
     with pytest.raises(InputError, match=r"\(10, 3\)"):
         dsp.Resampler(48000, 24000, 4).push(np.zeros((10, 3), np.float32))
+    with pytest.raises(InputError, match=r"\(4, 480\).*x\.T"):
+        dsp.Resampler(48000, 24000, 4).push(np.zeros((4, 480), np.float32))
+    with pytest.raises(InputError, match=r"\(4, 48000\).*x\.T"):
+        dsp.resample(np.zeros((4, 48000), np.float32), 48000, 24000)
     with pytest.raises(InputError, match="complex"):
         dsp.Resampler(48000, 24000, 4).push(np.zeros((10, 4), np.complex64))
     with pytest.raises(InputError, match="AsyncResampler"):
