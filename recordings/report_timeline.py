@@ -18,6 +18,9 @@ from recordings.report_rig import number
 from recordings.timeline import Line, read_timeline
 
 WINDOW_S = 0.1  # of the direction rows
+_ALWAYS = ("t_ns",)
+_NEEDED = {"audio": ("t_ns", "file_frame", "frames"), "frame": ("t_ns", "pts_ms")}
+_MOST = 1 << 62
 
 
 class PageClock:
@@ -64,9 +67,11 @@ def load_lines(folder: Path, notes: list[str]) -> list[Line]:
 
 def _usable(line: Line) -> bool:
     """Whether the numbers that place a line in time are whole and possible."""
-    needed = {"audio": ("file_frame", "frames"), "frame": ("pts_ms",)}.get(line["type"], ())
-    numbers = [line["t_ns"], *(line.get(key) for key in needed)]
-    return all(type(n) is int and abs(n) < 1 << 62 for n in numbers)
+    for key in _NEEDED.get(line["type"], _ALWAYS):
+        value = line.get(key)
+        if type(value) is not int or not -_MOST < value < _MOST:
+            return False
+    return True
 
 
 def directions_of(lines: list[Line], clock: PageClock) -> DirectionTrack:

@@ -12,6 +12,7 @@ Lines (t_ns is CLOCK_MONOTONIC; in an imported episode it counts from the first 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -136,22 +138,46 @@ def read_timeline(path: Path) -> TimelineFile:
         raise InputError(f"{path}: no such file; the episode has no timeline") from None
     except OSError as error:
         raise storage_error(error, path, "read") from error
-    lines: list[Line] = []
-    problems: list[str] = []
     whole, newline, torn = data.rpartition(b"\n")
-    rows = (whole + newline).splitlines(keepends=True)
+    whole += newline
+    lines = _decode_at_once(whole)
+    if lines is not None:
+        return TimelineFile(lines, len(torn))
+    lines, problems = [], []
+    rows = whole.splitlines(keepends=True)
     for number, row in enumerate(rows, 1):
         try:
             line = json.loads(row)
         except ValueError:
             line = None
-        if isinstance(line, dict) and isinstance(line.get("type"), str) and isinstance(line.get("t_ns"), int):
+        if _is_line(line):
             lines.append(line)
         elif number == len(rows) and not torn:
             torn = row
         else:
             problems.append(f"{path.name}: line {number} is not an object with type and t_ns")
     return TimelineFile(lines, len(torn), tuple(problems))
+
+
+def _is_line(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and isinstance(value.get("type"), str) and isinstance(value.get("t_ns"), int)
+    )
+
+
+def _decode_at_once(data: bytes) -> list[Line] | None:
+    """All lines, when there is nothing wrong with any; None otherwise, also for what only Python's json takes
+    (NaN, halves of surrogate pairs). An hour has half a million lines: five times as fast as one by one."""
+    collecting = gc.isenabled()
+    gc.disable()  # it would look through the growing list again and again: a third of the time
+    try:
+        found = msgspec.json.Decoder().decode_lines(data)
+    except ValueError:
+        return None
+    finally:
+        if collecting:
+            gc.enable()
+    return found if len(found) == data.count(b"\n") and all(map(_is_line, found)) else None
 
 
 class AudioMap:

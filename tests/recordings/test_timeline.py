@@ -63,3 +63,19 @@ def test_audio_map_goes_through_gaps():
         [0, 9_999_999 + 1, 10_000_000, 10_000_000 + 9_979_167, 70_000_000, 80_000_000],
     )
     assert AudioMap([], 24000).time_ns(24000) == 10**9
+
+
+def test_lines_read_as_python_reads_them(tmp_path):
+    """The fast decoder is stricter than json; what it refuses is read all the same, never dropped."""
+    rows = [
+        '{"type":"a","t_ns":1,"x":NaN}',
+        '{"type":"a","t_ns":2,"x":"\\ud800"}',
+        '{"type":"a","t_ns":3,"x":1e400,"y":[1.5,-0.0,null,true,{"z":"é"}]}',
+        '{"type":"a","t_ns":123456789012345678901234567890}',
+        '{"type":"a","t_ns":4,"x":18446744073709551617}',
+    ]
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    found = read_timeline(path)
+    assert found.problems == ()
+    assert repr(found.lines) == repr([json.loads(row) for row in rows])
