@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dsp.ambisonics import angular_error_deg as angular_error_deg
     from dsp.ambisonics import conversion_matrix as conversion_matrix
     from dsp.ambisonics import convert as convert
+    from dsp.ambisonics import decode as decode
+    from dsp.ambisonics import decoder_matrix as decoder_matrix
     from dsp.ambisonics import direction_to_unit as direction_to_unit
     from dsp.ambisonics import encode as encode
     from dsp.ambisonics import rotate as rotate
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
     from dsp.resample import Resampler as Resampler
     from dsp.resample import resample as resample
     from dsp.resample import warm as warm
+    from dsp.spacing import SpacingCorrector as SpacingCorrector
+    from dsp.spacing import correct_spacing as correct_spacing
+    from dsp.spacing import spacing_filters as spacing_filters
+    from dsp.spacing import spacing_limit_hz as spacing_limit_hz
 
 _HOME = {
     "dsp.activity": ("Activity", "ActivityDetector"),
@@ -62,6 +68,8 @@ _HOME = {
         "angular_error_deg",
         "conversion_matrix",
         "convert",
+        "decode",
+        "decoder_matrix",
         "direction_to_unit",
         "encode",
         "rotate",
@@ -90,6 +98,7 @@ _HOME = {
     "dsp.known_directions": ("DirectionReport", "apply_matrix", "check_directions", "response_vector"),
     "dsp.levels": ("Levels", "levels"),
     "dsp.resample": ("Resampler", "resample", "warm"),
+    "dsp.spacing": ("SpacingCorrector", "correct_spacing", "spacing_filters", "spacing_limit_hz"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_MODULE_OF)

@@ -66,7 +66,7 @@ def conversion_matrix(source: str, target: str) -> Floats:
     """(4, 4) matrix M with target_frame = M @ source_frame. Raises InputError for an unknown format.
 
     The capsule formats are those of ideal cardioids at one point (W = half the sum of the capsules, X, Y, Z =
-    sqrt(3)/2 times their signed sums); the spacing of real capsules is not corrected here.
+    sqrt(3)/2 times their signed sums); the spacing of real capsules is left to `correct_spacing`.
     """
     for name in (source, target):
         if name not in FORMATS:
@@ -206,7 +206,9 @@ MOUNTINGS: dict[str, Floats] = {
     "endfire": rotation_matrix(pitch_deg=-90.0),
 }
 """How the microphone is mounted -> the matrix for `rotate` that makes front and up right again.
-inverted: hung upside down, front stays front. endfire: the top of the microphone points to the front."""
+inverted: hung upside down, front stays front. endfire: the top of the microphone points to the front and its
+front down. (That a given recorder's "end-fire" is this one, and not the one with its front up, is not
+confirmed: claps from known directions tell, `check_directions`.)"""
 
 
 def virtual_mic(foa: ArrayLike, azimuth_deg: float, elevation_deg: float, pattern: float = 0.5) -> Array:
@@ -222,8 +224,40 @@ def virtual_mic(foa: ArrayLike, azimuth_deg: float, elevation_deg: float, patter
 
 
 def to_stereo(foa: ArrayLike) -> Array:
-    """(frames, 2) left, right for monitoring: coincident cardioids at +-90 degrees (full level W / 2 +- Y /
-    2).
+    """(frames, 2) left, right for monitoring on headphones or a stereo pair: coincident cardioids at +-90
+    degrees, L = (W + Y) / 2 and R = (W - Y) / 2; no head model.
+
+    A plane wave from the left is in the left channel alone, from the front in both at half level; L + R = W.
     """
     foa = _frames(foa)
     return np.stack([0.5 * (foa[:, 0] + foa[:, 1]), 0.5 * (foa[:, 0] - foa[:, 1])], axis=1)
+
+
+def decoder_matrix(azimuth_deg: ArrayLike, elevation_deg: ArrayLike, kind: str = "max_re") -> Floats:
+    """(loudspeakers, 4) for AmbiX on a regular layout: ring (all elevations 0), cube, octahedron, ...
+
+    g = (W + d w u . V) / L with d = 2 on a ring, 3 in space. kind "basic" (w = 1) rebuilds the velocity at
+    the centre (low frequencies, one listener); "max_re" (w = 1/sqrt 2 or 1/sqrt 3) points the energy as
+    sharply as first order can (Gerzon, "General metatheory of auditory localisation", AES 92, 1992). The
+    loudspeakers add up to W in both. Raises InputError for a layout that is not regular, stereo among them.
+    """
+    u = np.atleast_2d(direction_to_unit(_degrees(azimuth_deg, "azimuth", np.inf), elevation_deg))
+    if u.ndim != 2:
+        raise InputError("give one azimuth and elevation for each loudspeaker")
+    flat = bool(np.all(np.abs(u[:, 2]) < 1e-6))
+    dims = 2 if flat else 3
+    spread = u.T @ u * dims / len(u)
+    if np.abs(u.mean(axis=0)).max() > 1e-3 or np.abs(spread - np.diag([1, 1, 0 if flat else 1])).max() > 1e-3:
+        raise InputError(
+            f"the {len(u)} loudspeakers are no regular layout (ring, cube, octahedron, ...), which this "
+            "decoder needs; for two use to_stereo, for others virtual_mic"
+        )
+    if kind not in ("basic", "max_re"):
+        raise InputError(f"kind must be 'basic' or 'max_re', not {kind!r}")
+    weight = 1.0 if kind == "basic" else dims**-0.5
+    return np.column_stack([np.ones(len(u)), dims * weight * u[:, [1, 2, 0]]]) / len(u)
+
+
+def decode(foa: ArrayLike, azimuth_deg: ArrayLike, elevation_deg: ArrayLike, kind: str = "max_re") -> Array:
+    """AmbiX (frames, 4) to loudspeaker signals (frames, loudspeakers); see `decoder_matrix`."""
+    return _apply(_frames(foa), decoder_matrix(azimuth_deg, elevation_deg, kind))

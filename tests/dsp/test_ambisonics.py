@@ -151,6 +151,51 @@ def test_stereo_left_is_left():
     assert np.allclose(front, [[0.5, 0.5]], atol=1e-6)
 
 
+def test_stereo_adds_up_to_w_and_keeps_the_power_of_diffuse_sound():
+    unit = np.random.default_rng(3).standard_normal((4000, 3))
+    az, el = dsp.unit_to_direction(unit)
+    stereo = dsp.to_stereo(np.stack([dsp.encode(np.ones(1), a, e)[0] for a, e in zip(az, el, strict=True)]))
+    assert np.allclose(stereo.sum(axis=1), 1, atol=1e-6)
+    assert np.mean(stereo**2, axis=0) == pytest.approx([1 / 3, 1 / 3], abs=0.01)  # a cardioid's: -4.77 dB
+    right = dsp.to_stereo(dsp.encode(np.ones(1), -90, 0))
+    assert np.allclose(right, [[0, 1]], atol=1e-6)  # the null of the left cardioid
+
+
+RING = ([45, 135, -135, -45], [0, 0, 0, 0])
+CUBE = (
+    [45, 135, -135, -45] * 2,
+    [np.degrees(np.arctan(0.5**0.5))] * 4 + [-np.degrees(np.arctan(0.5**0.5))] * 4,
+)
+OCTAHEDRON = ([0, 90, 180, -90, 0, 0], [0, 0, 0, 0, 90, -90])
+
+
+@pytest.mark.parametrize(("layout", "dims"), [(RING, 2), (CUBE, 3), (OCTAHEDRON, 3)])
+def test_decoders_have_gerzons_vectors(layout, dims):
+    """Toward the source: velocity vector 1 for "basic", energy vector 1/sqrt 2 or 1/sqrt 3 for "max_re"."""
+    speakers = dsp.direction_to_unit(*layout)
+    for az, el in ((20, 0), (-130, 0 if dims == 2 else 40)):
+        wave, unit = dsp.encode(np.ones(1), az, el), dsp.direction_to_unit(az, el)
+        basic = dsp.decode(wave, *layout, kind="basic")[0]
+        sharp = dsp.decode(wave, *layout)[0]
+        assert basic.sum() == pytest.approx(1, abs=1e-6) and sharp.sum() == pytest.approx(1, abs=1e-6)
+        assert np.allclose(basic @ speakers, unit, atol=1e-6)
+        energy = sharp**2 @ speakers / np.sum(sharp**2)
+        assert np.allclose(energy, unit * dims**-0.5, atol=1e-6)
+
+
+def test_published_matrix_of_a_square():
+    """Basic decoding to a square in SN3D, 1/4 (W + 2 (x X + y Y)), x and y of the corner being 1/sqrt 2."""
+    assert np.allclose(dsp.decoder_matrix(*RING, "basic")[0], [0.25, 0.5**0.5 / 2, 0, 0.5**0.5 / 2])
+
+
+def test_irregular_layouts_are_refused():
+    for layout in (([30, -30], [0, 0]), ([0, 90, 180], [0, 0, 0])):
+        with pytest.raises(InputError, match="regular"):
+            dsp.decoder_matrix(*layout)
+    with pytest.raises(InputError, match="'inphase'"):
+        dsp.decoder_matrix(*RING, "inphase")
+
+
 def test_unknown_format_names_the_known_ones():
     with pytest.raises(InputError, match="ambix, fuma, n3d, a, a2"):
         dsp.convert(np.zeros((1, 4)), source="sn3d", target="ambix")
