@@ -5,8 +5,9 @@ The names below are the public face; they are loaded at first use so that `heart
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dsp.lazy import lazy_package
 
 if TYPE_CHECKING:
     from capture.blocks import AudioBlock as AudioBlock
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     from capture.rig import load_rig as load_rig
     from capture.sources import OpenedRig as OpenedRig
     from capture.sources import open_rig as open_rig
-    from capture.sync import AvOffset as AvOffset
-    from capture.sync import estimate_av_offset as estimate_av_offset
     from capture.take import new_profile as new_profile
     from capture.take import record as record
+    from recordings.av_offset import AvOffset as AvOffset
+    from recordings.av_offset import estimate_av_offset as estimate_av_offset
 
 _HOME = {
-    "blocks": (
+    "capture.blocks": (
         "AudioBlock",
         "AudioInfo",
         "AudioSource",
@@ -46,23 +47,14 @@ _HOME = {
         "VideoSource",
         "monotonic_ns",
     ),
-    "clock": ("AudioClock", "ClockState"),
-    "doctor": ("DoctorReport", "examine"),
-    "fanout": ("Fanout", "Subscription"),
-    "recorder": ("Recorder",),
-    "recording": ("Meter", "Recording"),
-    "rig": ("Rig", "load_rig"),
-    "sources": ("OpenedRig", "open_rig"),
-    "sync": ("AvOffset", "estimate_av_offset"),
-    "take": ("new_profile", "record"),
+    "capture.clock": ("AudioClock", "ClockState"),
+    "capture.doctor": ("DoctorReport", "examine"),
+    "capture.fanout": ("Fanout", "Subscription"),
+    "capture.recorder": ("Recorder",),
+    "capture.recording": ("Meter", "Recording"),
+    "capture.rig": ("Rig", "load_rig"),
+    "capture.sources": ("OpenedRig", "open_rig"),
+    "recordings.av_offset": ("AvOffset", "estimate_av_offset"),
+    "capture.take": ("new_profile", "record"),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-__all__ = sorted(_MODULE_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'capture' has no attribute {name!r}")
-    value = getattr(import_module(f"capture.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__all__ = lazy_package(__name__, _HOME)

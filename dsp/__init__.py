@@ -5,10 +5,9 @@ Names are imported on first use, so that `import dsp` (and with it the command l
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dsp.lazy import lazy_package
 
 if TYPE_CHECKING:
     from dsp.activity import Activity as Activity
@@ -100,32 +99,4 @@ _HOME = {
     "dsp.resample": ("Resampler", "resample", "warm"),
     "dsp.spacing": ("SpacingCorrector", "correct_spacing", "spacing_filters", "spacing_limit_hz"),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-__all__ = sorted(_MODULE_OF)
-
-
-class _Package(ModuleType):
-    """Keeps `dsp.resample` and `dsp.levels` the functions, although modules of the same name exist.
-
-    Python binds a submodule as an attribute of its package whenever someone imports it; here the public name
-    wins. `from dsp.resample import Resampler` works as ever.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module 'dsp' has no attribute {name!r}")
-        value = getattr(import_module(_MODULE_OF[name]), name)
-        setattr(self, name, value)
-        return value
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and name in _MODULE_OF:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__ = lazy_package(__name__, _HOME)  # dsp.resample and dsp.levels stay functions, see there

@@ -5,8 +5,9 @@ The names below are the public face; they are loaded at first use so that `heart
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dsp.lazy import lazy_package
 
 if TYPE_CHECKING:
     from recordings.audio_file import AudioFile as AudioFile
@@ -29,33 +30,16 @@ if TYPE_CHECKING:
     from recordings.writer import EpisodeWriter as EpisodeWriter
     from recordings.writer import new_episode_id as new_episode_id
 
-_MODULE_OF = {
-    "AudioFile": "audio_file",
-    "open_audio": "audio_file",
-    "ClockFit": "clock_fit",
-    "fit_clock": "clock_fit",
-    "DoaTrack": "episode",
-    "Episode": "episode",
-    "interrupted": "episode",
-    "list_episodes": "episode",
-    "import_take": "importer",
-    "Profile": "profile",
-    "RepairReport": "repair_episode",
-    "repair": "repair_episode",
-    "StorageError": "storage",
-    "VerifyReport": "verify_episode",
-    "verify": "verify_episode",
-    "WavFile": "wav_read",
-    "read_wav": "wav_read",
-    "EpisodeWriter": "writer",
-    "new_episode_id": "writer",
+_HOME = {
+    "recordings.audio_file": ("AudioFile", "open_audio"),
+    "recordings.clock_fit": ("ClockFit", "fit_clock"),
+    "recordings.episode": ("DoaTrack", "Episode", "interrupted", "list_episodes"),
+    "recordings.importer": ("import_take",),
+    "recordings.profile": ("Profile",),
+    "recordings.repair_episode": ("RepairReport", "repair"),
+    "recordings.storage": ("StorageError",),
+    "recordings.verify_episode": ("VerifyReport", "verify"),
+    "recordings.wav_read": ("WavFile", "read_wav"),
+    "recordings.writer": ("EpisodeWriter", "new_episode_id"),
 }
-__all__ = sorted(_MODULE_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'recordings' has no attribute {name!r}")
-    value = getattr(import_module(f"recordings.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__all__ = lazy_package(__name__, _HOME)
