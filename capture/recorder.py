@@ -26,8 +26,8 @@ from capture.fanout import Fanout, Subscription
 from capture.folder_watch import FolderWatch
 from capture.recording import Meter, Recording, StopReason, sound_findings
 from capture.rig import Rig
-from capture.sync import AvOffset, SlateWatch
 from dsp.errors import InputError
+from recordings.av_offset import AvOffset, SlateWatch
 from recordings.profile import Profile
 from recordings.storage import StorageError
 
@@ -69,7 +69,7 @@ class Recorder:
         self._threads: list[threading.Thread] = []
         self._subscriptions: list[Subscription] = []
         self._stopping = threading.Event()
-        self._slate = SlateWatch(opened.audio_info)
+        self._slate = SlateWatch(opened.audio_info.rate_hz, opened.audio_info.format)
         self._clock = AudioClock(opened.audio_info.rate_hz)
         self._events: list[SourceEvent] = []
         self._frames = self._lost = self._pictures = self._dropped = 0
@@ -251,7 +251,7 @@ class Recorder:
         self._writer.write_frame(
             frame.image, frame.t_ns, frame.seq, dropped=frame.dropped, t_source=frame.t_source
         )
-        self._slate.frame(frame)
+        self._slate.frame(frame.t_ns, frame.image)
         self._pictures += 1
         self._dropped += frame.dropped
 
@@ -283,7 +283,7 @@ class Recorder:
             flags=block.flags,
             t_observed_ns=block.t_observed_ns,
         )
-        self._slate.audio(block)
+        self._slate.audio(block.t_ns, block.first_frame, block.samples)
         if block.lost_frames:
             self._clock.restart(block.first_frame, block.t_observed_ns)
         self._clock.observe(block.first_frame, len(block.samples), block.t_observed_ns)

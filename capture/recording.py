@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture.blocks import SourceEvent
-from capture.sync import AvOffset
+from recordings.av_offset import AvOffset
 
 StopReason = Literal["ended", "duration", "interrupt", "disk", "microphone", "error", "asked"]
 

@@ -10,7 +10,7 @@ import json
 import os
 import struct
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +114,25 @@ class _Repair:
             write_atomic(self.folder / PROFILE, profile_to_yaml(profile).encode())
             (self.folder / MANIFEST).unlink(missing_ok=True)
             notes = {"actions": self.done.actions, "problems": list(self.done.problems), "mark": first_mark}
-            complete(self.folder, extra={"repair": notes}, report=report, interrupted=True)
+            extra = {"repair": notes, **self._av_offset()}
+            complete(self.folder, extra=extra, report=report, interrupted=True)
         except BaseException as error:
             mark_failed(self.folder, f"repair: {type(error).__name__}: {error}")
             raise
+
+    def _av_offset(self) -> dict[str, Any]:
+        """What the recorder measures while it finishes; nothing for a take without pictures."""
+        from recordings.av_offset import offset_of
+
+        if not (self.folder / VIDEO).is_file():
+            return {}
+        try:
+            offset = offset_of(Episode.open(self.folder))
+        except InputError as error:
+            return {"av_offset": {"offset_ms": None, "reason": str(error)}}
+        found = f"{offset.offset_ms:+.1f} ms from {offset.events} flashes with a beep"
+        self.done.actions.append(f"sound against picture: {found}; positive: sound late")
+        return {"av_offset": asdict(offset)}
 
     # Moving files
 

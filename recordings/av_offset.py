@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from capture.blocks import AudioBlock, AudioInfo, VideoFrame
 from dsp.errors import InputError
+from recordings.episode import Episode
 
 SPEED_OF_SOUND_M_S = 343.0
 _GRID = (64, 36)  # cells (across, down) in which the flash is looked for
@@ -301,36 +303,39 @@ class SlateWatch:
     `audio` and `frame` may be called from one thread each; `estimate` after both have ended.
     """
 
-    def __init__(self, info: AudioInfo) -> None:
-        self._rate = info.rate_hz
-        self._omni = info.format in ("ambix", "fuma", "n3d")
+    def __init__(self, rate_hz: int, format_name: str | None) -> None:
+        """format_name: of the channels; the first is taken where it is omnidirectional, else their mean."""
+        self._rate = rate_hz
+        self._omni = format_name in ("ambix", "fuma", "n3d")
         self._sound: tuple[list[_Sound], deque[_Sound]] = ([], deque())
         self._pictures: tuple[list[_Picture], deque[_Picture]] = ([], deque())
 
-    def audio(self, block: AudioBlock) -> None:
-        """Take a block."""
-        samples = block.samples[:, 0] if self._omni else block.samples.mean(axis=1)
-        item = (block.t_ns, block.first_frame, samples.astype(np.float32) * np.float32(2.0**-31))
+    def audio(self, t_ns: int, first_frame: int, samples: NDArray[Any]) -> None:
+        """Take a block (frames, channels): int32 with full scale 2**31, or float."""
+        mono = (samples[:, 0] if self._omni else samples.mean(axis=1)).astype(np.float32)
+        if samples.dtype == np.int32:
+            mono *= np.float32(2.0**-31)
+        item = (t_ns, first_frame, mono)
         head, tail = self._sound
-        if not head or block.t_ns - head[0][0] < _KEEP_S * 1e9:
+        if not head or t_ns - head[0][0] < _KEEP_S * 1e9:
             head.append(item)
             return
         tail.append(item)
-        while block.t_ns - tail[0][0] > _KEEP_S * 1e9:
+        while t_ns - tail[0][0] > _KEEP_S * 1e9:
             tail.popleft()
 
-    def frame(self, frame: VideoFrame) -> None:
+    def frame(self, t_ns: int, image: NDArray[np.uint8]) -> None:
         """Take a picture; only a coarse grid of its brightness is kept."""
         import cv2
 
-        small = cv2.resize(frame.image, _GRID, interpolation=cv2.INTER_AREA)
-        item = (frame.t_ns, cv2.cvtColor(small, cv2.COLOR_BGR2GRAY).ravel())
+        small = cv2.resize(image, _GRID, interpolation=cv2.INTER_AREA)
+        item = (t_ns, cv2.cvtColor(small, cv2.COLOR_BGR2GRAY).ravel())
         head, tail = self._pictures
-        if not head or frame.t_ns - head[0][0] < _KEEP_S * 1e9:
+        if not head or t_ns - head[0][0] < _KEEP_S * 1e9:
             head.append(item)
             return
         tail.append(item)
-        while frame.t_ns - tail[0][0] > _KEEP_S * 1e9:
+        while t_ns - tail[0][0] > _KEEP_S * 1e9:
             tail.popleft()
 
     def estimate(self, min_events: int = 2) -> AvOffset:
@@ -352,3 +357,27 @@ class SlateWatch:
             brackets += [(event + offset, low, high) for event, low, high in more]
             offset += 1000
         return _combine(brackets, min_events, 0.0)
+
+
+def offset_of(episode: Episode) -> AvOffset:
+    """The offset of an episode on disk, as the recorder measures it while a take runs. Decodes the pictures.
+
+    Raises InputError when there are no pictures, or too few flashes with beeps.
+    """
+    source = episode.original
+    watch = SlateWatch(source.rate, episode.format)
+    blocks = [line for line in episode.timeline() if line["type"] == "audio"] or [
+        {"file_frame": 0, "first_frame": 0}
+    ]
+    places = np.array([(line["file_frame"], line["first_frame"]) for line in blocks], np.int64)
+    lost = places[:, 1] - places[:, 0]  # grows at each gap, which the files do not fill
+    pieces = np.append(places[np.append(True, np.diff(lost) != 0), 0], source.frames)
+    step = round(0.1 * source.rate)
+    for begin, end in pairwise(int(frame) for frame in pieces):
+        gap = int(lost[np.searchsorted(places[:, 0], begin, side="right") - 1])
+        for start in range(begin, end, step):
+            samples = source.read(start, min(step, end - start))
+            watch.audio(int(episode.audio_map.time_ns(start)), start + gap, samples)
+    for t_ns, image in episode.frames():
+        watch.frame(t_ns, image)
+    return watch.estimate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 
 from capture.blocks import AudioBlock, Item, SourceEvent, VideoFrame
 from capture.rig import DEFAULT_RIG, load_rig
-from capture.sync import AvOffset, SlateWatch, estimate_av_offset
+from capture.sources import open_rig
+from capture.take import new_profile, record
 from dsp.errors import InputError
+from recordings import Episode, repair
+from recordings.av_offset import AvOffset, SlateWatch, estimate_av_offset, offset_of
+from recordings.marker import mark_failed
 
 FS, FPS = 48000, 30.0
 T0 = 7_000_000_000_000
@@ -102,22 +107,20 @@ def virtual_offset(seed: int, av_offset_ms: float) -> AvOffset:
         microphone=msgspec.structs.replace(rig.microphone, pace="fast"),
         camera=msgspec.structs.replace(rig.camera, pace="fast"),
     )
-    from capture.sources import open_rig
-
     with open_rig(rig) as opened:
-        watch = SlateWatch(opened.audio_info)
+        watch = SlateWatch(FS, opened.audio_info.format)
         heard, seen = threading.Event(), threading.Event()
 
         # The slate is over within two seconds; the rest of the scene is not needed.
         def audio(item: Item) -> None:
             if isinstance(item, AudioBlock) and item.first_frame < 2 * FS:
-                watch.audio(item)
+                watch.audio(item.t_ns, item.first_frame, item.samples)
             elif isinstance(item, AudioBlock | SourceEvent):
                 heard.set()
 
         def video(item: Item) -> None:
             if isinstance(item, VideoFrame) and item.seq < 30:
-                watch.frame(item)
+                watch.frame(item.t_ns, item.image)
             else:
                 seen.set()
 
@@ -133,3 +136,26 @@ def test_slate_of_the_virtual_room(seed: int, offset_ms: float) -> None:
     assert found.events == 2
     assert abs(found.offset_ms - offset_ms) < 3 * found.sigma_ms
     assert found.sigma_ms < 8  # beginnings and ends: a quarter of a frame
+
+
+def test_an_episode_tells_its_offset_again_and_after_a_repair(tmp_path: Path) -> None:
+    """From disk as while recording; a cut-off episode that is repaired has it as well."""
+    rig: Any = load_rig(DEFAULT_RIG)
+    rig = msgspec.structs.replace(
+        rig,
+        virtual=msgspec.structs.replace(rig.virtual, av_offset_ms=60.0),
+        microphone=msgspec.structs.replace(rig.microphone, pace="fast"),
+        camera=msgspec.structs.replace(rig.camera, pace="fast"),
+    )
+    with open_rig(rig) as opened:
+        recording = record(rig, opened, new_profile(rig, opened, "s"), seconds=2.0, root=tmp_path)
+    live = recording.av_offset
+    assert live is not None and abs(live.offset_ms - 60.0) < 3 * live.sigma_ms
+    assert abs(offset_of(recording.episode).offset_ms - live.offset_ms) < 0.1
+    for name in ("manifest.json", "checks.json"):
+        (recording.path / name).unlink()
+    mark_failed(recording.path, "test")
+    done = repair(recording.path, report=False)
+    assert done.ok and any("sound against picture: +" in action for action in done.actions)
+    after = Episode.open(recording.path).checks["av_offset"]
+    assert abs(after["offset_ms"] - live.offset_ms) < 0.1 and after["events"] == live.events
