@@ -56,6 +56,12 @@ if TYPE_CHECKING:
     from dsp.spacing import correct_spacing as correct_spacing
     from dsp.spacing import spacing_filters as spacing_filters
     from dsp.spacing import spacing_limit_hz as spacing_limit_hz
+    from dsp.weighting import AWeighting as AWeighting
+    from dsp.weighting import LevelMeter as LevelMeter
+    from dsp.weighting import LevelReading as LevelReading
+    from dsp.weighting import a_weighted_level as a_weighted_level
+    from dsp.weighting import a_weighting_db as a_weighting_db
+    from dsp.weighting import true_peak_dbfs as true_peak_dbfs
 
 _HOME = {
     "dsp.activity": ("Activity", "ActivityDetector"),
@@ -98,5 +104,13 @@ _HOME = {
     "dsp.levels": ("Levels", "levels"),
     "dsp.resample": ("Resampler", "resample", "warm"),
     "dsp.spacing": ("SpacingCorrector", "correct_spacing", "spacing_filters", "spacing_limit_hz"),
+    "dsp.weighting": (
+        "AWeighting",
+        "LevelMeter",
+        "LevelReading",
+        "a_weighted_level",
+        "a_weighting_db",
+        "true_peak_dbfs",
+    ),
 }
 __all__ = lazy_package(__name__, _HOME)  # dsp.resample and dsp.levels stay functions, see there
