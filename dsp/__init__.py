@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from dsp.spacing import correct_spacing as correct_spacing
     from dsp.spacing import spacing_filters as spacing_filters
     from dsp.spacing import spacing_limit_hz as spacing_limit_hz
+    from dsp.spectrogram import Spectrogram as Spectrogram
+    from dsp.spectrogram import SpectrogramStream as SpectrogramStream
+    from dsp.spectrogram import spectrogram as spectrogram
     from dsp.weighting import AWeighting as AWeighting
     from dsp.weighting import LevelMeter as LevelMeter
     from dsp.weighting import LevelReading as LevelReading
@@ -104,6 +107,7 @@ _HOME = {
     "dsp.levels": ("Levels", "levels"),
     "dsp.resample": ("Resampler", "resample", "warm"),
     "dsp.spacing": ("SpacingCorrector", "correct_spacing", "spacing_filters", "spacing_limit_hz"),
+    "dsp.spectrogram": ("Spectrogram", "SpectrogramStream", "spectrogram"),
     "dsp.weighting": (
         "AWeighting",
         "LevelMeter",
