@@ -42,10 +42,11 @@ def record(
 
     Ctrl-C ends the take and finishes the episode; a second Ctrl-C aborts and leaves it to `hearth repair`.
     """
+    from capture.disk_room import check_room
     from capture.meter_display import MeterDisplay
     from capture.rig import load_rig
     from capture.sources import open_rig
-    from capture.take import new_profile
+    from capture.take import check_take, new_profile
     from capture.take import record as record_take
     from recordings.episode import interrupted
 
@@ -54,20 +55,21 @@ def record(
     broken = interrupted(root) if root.is_dir() else []
     for episode in broken:
         print(f"interrupted: {episode.path} (finish it with `hearth repair {episode.path}`)", file=sys.stderr)
+    fields = {
+        "request": request,
+        "grounding": grounding,
+        "query": query,
+        "feasibility": feasibility,
+        "speaker": speaker,
+        "target_device": target,
+        "consent": None if consent is None else {"recording": consent},
+        "notes": notes,
+    }
+    # What can be refused is refused before a room is rendered or a device opened.
+    check_take(loaded, {"session": session, **fields})
+    check_room(root, loaded.storage.min_free_mib)
     with open_rig(loaded) as opened:
-        profile = new_profile(
-            loaded,
-            opened,
-            session,
-            request=request,
-            grounding=grounding,
-            query=query,
-            feasibility=feasibility,
-            speaker=speaker,
-            target_device=target,
-            consent=None if consent is None else {"recording": consent},
-            notes=notes,
-        )
+        profile = new_profile(loaded, opened, session, **fields)
         limit = seconds if seconds is not None else getattr(opened.scene, "duration_s", None)
         with MeterDisplay(opened.audio_info, opened.video_info, limit) as display:
             try:

@@ -17,7 +17,7 @@ from capture.recorder import Recorder
 from capture.recording import Meter, Recording
 from capture.rig import Rig, rig_to_dict
 from dsp.errors import InputError
-from recordings.profile import Consent, Profile
+from recordings.profile import Consent, Profile, check_fields
 from recordings.writer import new_episode_id
 
 if TYPE_CHECKING:
@@ -31,11 +31,8 @@ def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Pro
     the scene. Raises InputError for a value that the profile does not allow, and for a target device that
     is none of the rig's, when the rig lists devices.
     """
+    check_take(rig, {"session": session, **fields})
     given = {key: value for key, value in fields.items() if value is not None}
-    ids = [device.id for device in rig.room.devices]
-    target = given.get("target_device")
-    if ids and target is not None and target not in ids:
-        raise InputError(f"target device {target!r} is not in the rig; its devices are {', '.join(ids)}")
     if opened.scene is not None:
         scene = opened.scene.episode_fields()
         if "request" in given:  # another request: the scene's target and goal would be a wrong truth for it
@@ -59,6 +56,16 @@ def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Pro
         return msgspec.convert(plain, Profile)
     except msgspec.ValidationError as error:
         raise InputError(f"the episode's profile: {error}") from None
+
+
+def check_take(rig: Rig, fields: dict[str, Any]) -> None:
+    """Raise InputError for what `new_profile` would refuse; needs no device, so it can be asked first."""
+    given = {key: value for key, value in fields.items() if value is not None}
+    ids = [device.id for device in rig.room.devices]
+    target = given.get("target_device")
+    if ids and target is not None and target not in ids:
+        raise InputError(f"target device {target!r} is not in the rig; its devices are {', '.join(ids)}")
+    check_fields(given)
 
 
 def record(

@@ -27,11 +27,12 @@ def agent(
     """Hear requests on the stream, declare the device that is meant, switch it, and say so."""
     from edge.agent.agent import Agent
     from edge.agent.trace import Trace
-    from edge.perception.speech import load_recogniser
+    from edge.perception.speech import check_recogniser, load_recogniser
     from edge.perception.wording import sentences
     from edge.stream import Client
 
     answers = []
+    check_recogniser(recogniser)
     with Client(stream, commands, streams=["foa24"]) as client, Trace(trace) as steps:
         names = [str(device.get("name", "")) for device in client.command("home.describe")["devices"]]
         listener = Agent(client, load_recogniser(recogniser, sentences(names)), steps)

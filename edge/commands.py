@@ -45,10 +45,11 @@ def live(
     from capture.sources import open_rig
     from capture.take import new_profile
     from edge.home.service import home_of
-    from edge.live import LiveService
+    from edge.live import LiveService, check_ready
     from edge.live_session import run
 
     the_rig = _live_rig(rig, scene)
+    check_ready(the_rig, record)
     with open_rig(the_rig) as opened:
         fields = opened.scene.episode_fields() if opened.scene is not None else {}
         home = home_of(the_rig, fields.get("home")) if the_rig.room.devices else None
@@ -88,6 +89,8 @@ def _live_rig(path: Path | None, scene: str | None) -> Rig:
         scene = "talk"
     if scene is None:
         return rig
+    if "virtual" not in (rig.microphone.source, rig.camera.source):
+        raise InputError(f"--scene is for the virtual room; the rig {rig.name!r} has real or file sources")
     return msgspec.structs.replace(rig, virtual=msgspec.structs.replace(rig.virtual, scene=scene))
 
 

@@ -21,9 +21,9 @@ import msgspec
 from capture.rig import Rig
 from capture.sources import open_rig
 from capture.take import new_profile
-from dsp.errors import CheckFailed, DeviceError
+from dsp.errors import CheckFailed, DeviceError, InputError
 from edge.home.service import home_of
-from edge.live import LiveService
+from edge.live import LiveService, check_ready
 from edge.live_session import StopSignals
 from edge.stream import Header
 from recordings import Episode
@@ -155,6 +155,7 @@ def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = la
     """
     began = time.monotonic()
     rig = _demo_rig(rig, seed)
+    check_ready(rig, record=True)
     tell(f"opening the rig {rig.name!r} (microphone: {rig.microphone.source}, camera: {rig.camera.source})")
     with open_rig(rig) as opened, StopSignals() as stop:
         profile = new_profile(rig, opened, "demo")
@@ -191,6 +192,8 @@ def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = la
 
 def _demo_rig(rig: Rig, seed: int | None) -> Rig:
     """The seed put in, and addresses that collide with nothing that runs on this machine."""
+    if seed is not None and "virtual" not in (rig.microphone.source, rig.camera.source):
+        raise InputError(f"--seed is for the virtual room; the rig {rig.name!r} has real or file sources")
     replace = msgspec.structs.replace
     endpoints = replace(rig.endpoints, stream="tcp://127.0.0.1:0", commands="tcp://127.0.0.1:0")
     virtual = replace(rig.virtual, scene="request", seed=rig.virtual.seed if seed is None else seed)
@@ -264,7 +267,7 @@ def _result(
         problems=tuple(str(p) for p in report.problems),
         seconds=round(seconds, 1),
         drift_ppm=clocks.get("drift_ppm"),
-        drift_sigma_ppm=clocks.get("drift_ppm_sigma"),
+        drift_sigma_ppm=clocks.get("drift_sigma_ppm"),
         av_offset_ms=offset.get("offset_ms"),
         av_offset_sigma_ms=offset.get("sigma_ms"),
         trouble=trouble,

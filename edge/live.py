@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capture.blocks import AudioBlock, AudioInfo, monotonic_ns
+from capture.disk_room import check_room
 from capture.fanout import Fanout
 from capture.rig import Rig
 from dsp.errors import InputError
 from edge.live_chain import RATE_HZ, AudioChain, AudioWorker, StageTimes, VideoWorker
 from edge.stream import CommandServer, Header, Publisher
+from edge.stream.addresses import check_free
 
 if TYPE_CHECKING:
     from capture.recorder import Recorder, Recording
@@ -32,6 +34,15 @@ AUDIO_QUEUE = 400
 VIDEO_QUEUE = 2
 HEALTH_S = 1.0
 SOURCE_KINDS = ("gap", "ended", "lost", "returned", "overflow", "stalled", "error")
+
+
+def check_ready(rig: Rig, record: bool) -> None:
+    """Raise what can be known before a room is rendered or a device opened: an address that is wrong or in
+    use (InputError, DeviceError), a folder that cannot be recorded to (StorageError, InputError)."""
+    check_free(rig.endpoints.stream, "stream")
+    check_free(rig.endpoints.commands, "commands")
+    if record:
+        check_room(Path(rig.storage.folder), rig.storage.min_free_mib)
 
 
 class LiveService:

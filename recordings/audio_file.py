@@ -63,8 +63,12 @@ class AudioFile:
             else:
                 import soundfile
 
+                left = length
                 with soundfile.SoundFile(part) as file:
-                    while len(block := file.read(frames, dtype="float32", always_2d=True)):
+                    while left and len(
+                        block := file.read(min(frames, left), dtype="float32", always_2d=True)
+                    ):
+                        left -= len(block)
                         yield block
 
 
@@ -137,12 +141,51 @@ def _open_one(path: Path, recover: bool) -> AudioFile:
             f"{path}: libsndfile does not know its length ({info.frames}); decode it to WAV first"
         )
     bits = {"PCM_16": 16, "PCM_24": 24, "PCM_32": 32, "PCM_S8": 8}.get(info.subtype, 0)
+    frames, problems = _readable_frames(path, str(info.format), info.frames)
     return AudioFile(
         (path,),
         info.samplerate,
         info.channels,
         bits,
-        info.frames,
+        frames,
         is_float=bits == 0,
-        _parts=((info.frames, path),),
+        problems=problems,
+        _parts=((frames, path),),
     )
+
+
+def _readable_frames(path: Path, kind: str, declared: int) -> tuple[int, list[str]]:
+    """How many frames of a file that libsndfile opened can be read, and what is wrong with its end.
+
+    libsndfile takes the length of a FLAC file from its header without a look at the end, and of a cut Ogg or
+    AIFF file what is left, without a word.
+    """
+    size = path.stat().st_size
+    if kind == "FLAC" and declared and not _reads(path, declared - 1, 1):
+        good = 0
+        for step in (1 << 16, 4096, 256, 16, 1):  # an error costs the whole read, and the decoder its place
+            while _reads(path, good, step):
+                good += step
+        return good, [f"truncated: {declared} frames declared, {good} can be read"]
+    with open(path, "rb") as file:
+        head = file.read(8)
+        file.seek(max(size - (1 << 16), 0))
+        tail = file.read()
+    if kind == "OGG":
+        page = tail.rfind(b"OggS")
+        if page < 0 or len(tail) < page + 6 or not tail[page + 5] & 4:
+            return declared, ["truncated: the stream has no end mark; how much is missing is not known"]
+    if kind == "AIFF" and (missing := int.from_bytes(head[4:], "big") + 8 - size) > 1:
+        return declared, [f"truncated: {missing} bytes of what the header says are missing"]
+    return declared, []
+
+
+def _reads(path: Path, start: int, count: int) -> bool:
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(path) as file:
+            file.seek(start)
+            return len(file.read(count, dtype="float32", always_2d=True)) == count
+    except (soundfile.SoundFileError, OSError):
+        return False

@@ -19,13 +19,13 @@ class ClockFit:
     """A line t = offset + frame / (rate * (1 + drift)).
 
     drift_ppm:       positive when the device's clock is fast (more frames per second than nominal).
-    drift_ppm_sigma: one standard deviation, widened for correlated residuals; inf with fewer than 3 points.
+    drift_sigma_ppm: one standard deviation, widened for correlated residuals; inf with fewer than 3 points.
     offset_ns:       fitted time of frame 0 (of the counter), int64 ns.
-    jitter_ms:       robust standard deviation of all observations about the line (1.4826 * MAD).
+    jitter_ms:       95 % of all observations are at most this much later than the line (as in ClockState).
     """
 
     drift_ppm: float
-    drift_ppm_sigma: float
+    drift_sigma_ppm: float
     offset_ns: int
     jitter_ms: float
     points: int
@@ -77,11 +77,11 @@ def fit_clock(frames: ArrayLike, t_ns: ArrayLike, rate_hz: float = 48000.0) -> C
             break
     residual = late_s - level - slope * x
     every = every_late_s - level - slope * (every_s - centre)
-    jitter = 1.4826 * float(np.median(np.abs(every - np.median(every))))
+    jitter = float(np.quantile(every, 0.95))
     offset_s = level - slope * (centre + frame[0] / float(rate_hz)) - frame[0] / float(rate_hz)
     return ClockFit(
         drift_ppm=(1.0 / (1.0 + slope) - 1.0) * 1e6,
-        drift_ppm_sigma=_slope_sigma(x, residual, weight) * 1e6,
+        drift_sigma_ppm=_slope_sigma(x, residual, weight) * 1e6,
         offset_ns=int(time[0]) + round(offset_s * 1e9),
         jitter_ms=jitter * 1e3,
         points=len(x),

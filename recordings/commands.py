@@ -148,6 +148,8 @@ def import_(
             video_offset_s=video_offset_s,
             report=report_page,
         )
+    pictures = episode.profile.source.get("video")
+    alignment = str(pictures["alignment"]).partition(":")[0] if isinstance(pictures, dict) else None
     result = {
         "episode": str(episode.path),
         "format": episode.format,
@@ -155,6 +157,7 @@ def import_(
         "bits": episode.original.bits,
         "duration_s": round(episode.duration_s, 6),
         "pictures": len(episode.frame_times()),
+        "video_alignment": alignment,
         "sound_ok": episode.checks["sound"]["ok"],
         "recorder_time": episode.profile.source["recorder_time"],
         "problems": episode.original.problems,
@@ -166,6 +169,11 @@ def import_(
         f" {result['pictures']} pictures; sound {'ok' if result['sound_ok'] else 'has faults: hearth check'}",
         *[f"  note: {problem}" for problem in episode.original.problems],
     ]
+    if alignment == "unknown":
+        text.append(
+            "  note: how the pictures lie against the sound is not known; both are taken to start together."
+            " Give --video-offset-s when you know it"
+        )
     emit(result, as_json, text)
 
 

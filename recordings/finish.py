@@ -229,26 +229,29 @@ def check_audio(
         advance(len(block))
     answer = parts[0][1] if len(parts) == 1 else merge_checks(parts)
     if cut := _truncations(source):
-        answer = {**answer, "ok": False, "findings": [*answer["findings"], *cut]}
+        ok = answer["ok"] and all(finding["severity"] != "fault" for finding in cut)
+        answer = {**answer, "ok": ok, "findings": [*answer["findings"], *cut]}
     return answer
 
 
 def _truncations(source: AudioFile) -> list[dict[str, Any]]:
-    """A finding for each file that ends before its header says; value: the frames that are missing."""
-    found = []
+    """A finding for each file that was cut off: a fault when the end is missing (value: frames, where that is
+    known), a warning when only the length was never written, so that nothing says what is missing."""
+    found: list[dict[str, Any]] = []
     for problem in source.problems:
         said = re.search(r"truncated: (\d+) frames declared, (\d+) can be read", problem)
+        finding: dict[str, Any] = {"code": "truncated", "severity": "fault", "channel": None, "value": None}
         if said:
             missing = int(said[1]) - int(said[2])
-            found.append(
-                {
-                    "code": "truncated",
-                    "severity": "fault",
-                    "channel": None,
-                    "message": f"the file ends {missing} frames too early; {problem}",
-                    "value": float(missing),
-                }
+            message = f"the file ends {missing} frames too early; {problem}"
+            found.append({**finding, "message": message, "value": float(missing)})
+        elif "truncated: " in problem:
+            found.append({**finding, "message": f"the file was cut off; {problem}"})
+        elif "the data size is " in problem:
+            message = (
+                f"the recorder never wrote the length: {problem}; whether an end is missing is not known"
             )
+            found.append({**finding, "severity": "warning", "message": message})
     return found
 
 
@@ -283,7 +286,10 @@ def _video_summary(episode: Episode) -> dict[str, Any] | None:
         causes[line["cause"]] = causes.get(line["cause"], 0) + int(line.get("dropped", 0))
     steps = np.diff(times) / 1e6
     source = episode.profile.source.get("video", {})
+    # Only an import knows its alignment or does not: a recording stamps both streams on one clock.
+    alignment = source.get("alignment") if isinstance(source, dict) else None
     return {
+        **({} if alignment is None else {"alignment": alignment}),
         "frames": len(times),
         "encoder": source.get("encoder") if isinstance(source, dict) else None,
         "dropped": sum(causes.values()),
@@ -303,7 +309,7 @@ def _prefer_live_clock(checks: dict[str, Any]) -> None:
     if isinstance(drift, float) and isinstance(sigma, float) and math.isfinite(sigma):
         checks["clocks"].update(
             drift_ppm=round(drift, 3),
-            drift_ppm_sigma=round(sigma, 3),
+            drift_sigma_ppm=round(sigma, 3),
             jitter_ms=round(float(live["jitter_ms"]), 4),
             method="filtered live clock over the earliest arrivals (capture.clock.AudioClock)",
         )
@@ -330,7 +336,7 @@ def clock_summary(lines: Sequence[Line], rate_hz: int) -> dict[str, Any]:
                     "span_s": round(fit.span_s, 3),
                     "points": fit.points,
                     "drift_ppm": round(fit.drift_ppm, 3),
-                    "drift_ppm_sigma": round(fit.drift_ppm_sigma, 3),
+                    "drift_sigma_ppm": round(fit.drift_sigma_ppm, 3),
                     "offset_ns": fit.offset_ns,
                     "jitter_ms": round(fit.jitter_ms, 4),
                 }
@@ -343,7 +349,7 @@ def clock_summary(lines: Sequence[Line], rate_hz: int) -> dict[str, Any]:
         step = round((utc - mono) / 1e6, 3)
     return {
         "drift_ppm": longest["drift_ppm"] if longest else None,
-        "drift_ppm_sigma": longest["drift_ppm_sigma"] if longest else None,
+        "drift_sigma_ppm": longest["drift_sigma_ppm"] if longest else None,
         "jitter_ms": longest["jitter_ms"] if longest else None,
         "method": "Huber line over the earliest t_observed_ns of the longest gap-free segment",
         "segments": segments,

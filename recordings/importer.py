@@ -24,7 +24,7 @@ from dsp.errors import InputError
 from recordings.audio_file import OTHER_SUFFIXES, WAV_SUFFIXES, AudioFile, open_audio
 from recordings.episode import ORIGINALS, TIMELINE, VIDEO, Episode
 from recordings.finish import complete, release_blocks
-from recordings.profile import Profile
+from recordings.profile import Profile, check_fields
 from recordings.storage import copy_exact, sha256_file
 from recordings.timeline import Line, TimelineWriter
 from recordings.wav_tags import TRACKS
@@ -104,6 +104,12 @@ def import_take(
     if profile_fields:
         profile = msgspec.convert(
             msgspec.to_builtins(msgspec.structs.replace(profile, **profile_fields)), Profile
+        )
+    check_fields({"session": session})
+    if (Path(root) / profile.session / profile.id).exists():
+        raise InputError(
+            f"{Path(root) / profile.session / profile.id} exists already: this take was imported before, or"
+            " another one of the same name and time; give this one another --name (or another --session)"
         )
     with _nothing_left_behind(Path(root) / profile.session):
         folder = create_folder(Path(root), profile)

@@ -5,7 +5,7 @@ Grounding, query and feasibility are the terms of the OmniSmartHome benchmark (a
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -83,6 +83,42 @@ class Profile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     source: dict[str, Any] = {}  # what was captured or imported: device, format before conversion, tags
     interrupted: bool = False  # the recording was cut off and repaired afterwards
     notes: str = ""
+
+
+_OPTIONS = {"target_device": "target", "consent.recording": "consent"}  # options with a name of their own
+
+
+def check_fields(fields: dict[str, Any]) -> None:
+    """Raise InputError when a value of a profile's fields is not allowed: it names the field as the option of
+    `hearth record`, the value and what is allowed. `fields` may be any of Profile's."""
+    needed = {"id": "x", "session": "x", "created_utc": "", "origin": "recorded"}
+    try:
+        msgspec.convert({**needed, **msgspec.to_builtins(fields)}, Profile)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        name = text.rpartition("`$.")[2].rstrip("`")
+        kind: Any = Profile
+        value: Any = fields
+        for part in name.split("."):
+            kind = get_type_hints(kind).get(part) if isinstance(kind, type) else None
+            value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
+        allowed = [choice for choice in _choices(kind) if isinstance(choice, str)]
+        if "matching regex" in text:
+            raise InputError(
+                f"--{name} takes letters, digits, '.', '_' and '-' and begins with a letter or digit, not"
+                f" {value!r}"
+            ) from None
+        if not name or not allowed:
+            raise InputError(f"the episode's profile: {text}") from None
+        option = _OPTIONS.get(name, name).replace("_", "-")
+        raise InputError(f"--{option} is one of {', '.join(allowed)}, not {value!r}") from None
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    """The values of a Literal, also inside a union."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return tuple(value for part in get_args(kind) for value in _choices(part))
 
 
 def profile_to_yaml(profile: Profile) -> str:

@@ -225,7 +225,7 @@ def eye_html(picture: Picture, jpeg: bytes, unit: float, viewer: bool = False) -
 
 def viewer_html(facts: Facts, picture: Picture) -> str:
     """The large picture with the legend of the marks."""
-    words = report_pictures.in_words(report_pictures.measured(picture))
+    words = report_pictures.caption(picture, facts)
     return (
         f'<figure><div class="eye">{eye_html(picture, picture.jpeg, VIEWER_UNIT, True)}'
         f'<span class="now" id="frame-now">{clock(picture.time_s)} · {escape(words)}</span></div>'
@@ -234,10 +234,16 @@ def viewer_html(facts: Facts, picture: Picture) -> str:
 
 
 VIEWER_UNIT, THUMB_UNIT = 1.5, 3.2
+NO_POSE = (
+    "Nothing is drawn on the pictures: the episode's rig does not say where the camera is and where it looks,"
+    " seen from the microphone (no camera pose), so a sound direction has no place in them."
+)
 
 
 def legend_html(facts: Facts) -> str:
-    """What the marks mean; only those that can appear."""
+    """What the marks mean; only those that can appear. Without a camera pose: why there are none."""
+    if facts.rig.camera is None:
+        return f"<figcaption>{NO_POSE}</figcaption>"
     kinds = {s.kind for s in facts.truth if s.intervals_s}
     entries = [
         ('<circle class="measured" cx="10" cy="10" r="7"/><circle class="core" cx="10" cy="10" r="2.5"/>',
@@ -260,9 +266,7 @@ def legend_html(facts: Facts) -> str:
     items = "".join(
         f'<li class="key"><svg viewBox="0 0 20 20">{shape}</svg>{text}</li>' for shape, text in entries
     )
-    note = "" if facts.rig.camera is None else (
-        f' A measured direction has no distance; it is drawn for {report_pictures.UNKNOWN_DISTANCE_M:g} m.'
-    )  # fmt: skip
+    note = f" A measured direction has no distance; it is drawn for {report_pictures.UNKNOWN_DISTANCE_M:g} m."
     return f'<ul class="legend">{items}</ul><figcaption>{note}</figcaption>'
 
 
@@ -323,13 +327,14 @@ def strip_html(shown: list[Picture], facts: Facts) -> str:
     cells = []
     for index in report_pictures.thumb_indices(len(shown)):
         picture = shown[index]
-        words = report_pictures.in_words(report_pictures.measured(picture))
+        words = report_pictures.caption(picture, facts)
         cells.append(
             f'<button class="thumb" type="button" data-t="{picture.time_s:.3f}"><span class="eye" '
             f'style="display:block">{eye_html(picture, picture.thumb, THUMB_UNIT)}</span>'
             f'<span class="cap"><b>{clock(picture.time_s)}</b>{escape(words)}</span></button>'
         )
-    return f'<h2>Pictures with the sound direction</h2><section class="strip">{"".join(cells)}</section>'
+    heading = "Pictures with the sound direction" if facts.rig.camera is not None else "Pictures"
+    return f'<h2>{heading}</h2><section class="strip">{"".join(cells)}</section>'
 
 
 def story_html(marks: tuple[Mark, ...]) -> str:
@@ -417,7 +422,7 @@ def script_data(
             "t": [round(p.time_s, 3) for p in shown],
             "src": [report_pictures.data_uri(p.jpeg) for p in shown],
             "marks": [report_pictures.overlay(p, VIEWER_UNIT) for p in shown],
-            "words": [report_pictures.in_words(report_pictures.measured(p)) for p in shown],
+            "words": [report_pictures.caption(p, facts) for p in shown],
         },
     }
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

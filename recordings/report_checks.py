@@ -203,7 +203,7 @@ def _drift(data: Any, lines: list[Line]) -> Check:
     measured = (d for d in nested(data) if _number(d, "drift_ppm") is not None)
     source = next(measured, None) or _event_data(lines, "clock")
     drift = _number(source, "drift_ppm")
-    sigma = _number(source, "drift_ppm_sigma", "drift_sigma_ppm", "sigma_ppm")
+    sigma = _number(source, "drift_sigma_ppm", "drift_ppm_sigma", "sigma_ppm")  # the others are older names
     if drift is None:
         return Check("unknown", title, "Its drift against the computer's clock was not measured.")
     value = f"{drift:+.1f} ± {sigma:.1f} ppm" if sigma is not None else f"{drift:+.1f} ppm"
@@ -238,6 +238,18 @@ def _offset(data: Any, lines: list[Line]) -> Check:
         _number(source, "offset_ms"),
         _number(source, "sigma_ms", "offset_ms_sigma", "offset_sigma_ms"),
     )
+    alignment = next((str(d["alignment"]) for d in nested(data) if "alignment" in d), "")
+    if offset is None and alignment.startswith("unknown"):
+        return Check(
+            "warning",
+            title,
+            "How the pictures lie against the sound is not known: both files are taken to start together, so"
+            " what is heard and seen at one time here may be seconds apart.",
+            "",
+            "Import again with --video-offset-s once it is known, for example from a clap.",
+        )
+    if offset is None and alignment == "given":
+        return Check("unknown", title, "The offset was given at the import, not measured.")
     if offset is None:
         note = next((str(d["note"]) for d in nested(data) if d.get("note") and "offset" in str(d)), "")
         return Check(

@@ -223,9 +223,20 @@ def _mark(spot: Spot, height: float, unit: float) -> str:
 def in_words(spot: Spot | None) -> str:
     """The caption under a picture for the measured direction."""
     if spot is None:
-        return "no direction"
+        return "no sound direction"
     where = sideways(spot.azimuth_deg)
     return where if spot.inside else f"outside the picture, {where}"
+
+
+def caption(picture: Picture, facts: Facts) -> str:
+    """What stands at a picture: where the sound comes from at that time. Without a camera pose there is no
+    mark, and the direction is that of the microphone."""
+    if facts.rig.camera is not None:
+        return in_words(measured(picture))
+    row = facts.directions.at(picture.time_s)
+    return (
+        "no sound direction" if row is None else f"sound {sideways(float(facts.directions.azimuth_deg[row]))}"
+    )
 
 
 def measured(picture: Picture) -> Spot | None:

@@ -180,7 +180,7 @@ def _caption(towards: Bearing | None) -> str:
         f" Measured direction {words[towards.what]}: {sideways(towards.azimuth_deg)}, "
         f"{abs(towards.elevation_deg):.0f}° {'up' if towards.elevation_deg >= 0 else 'down'}; from "
         f"{towards.windows} of {towards.of_windows} windows, half of them within {towards.spread_deg:.0f}° "
-        "(the fan)."
+        "of it (the shaded wedge)."
     )
 
 

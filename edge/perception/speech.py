@@ -96,6 +96,26 @@ def load_recogniser(spec: str = "whisper", expected: Iterable[str] = ()) -> Reco
         from edge.perception.whisper import WhisperRecogniser
 
         return WhisperRecogniser(rest or None, expected)
+    found = _own(spec)
+    if isinstance(found, type):
+        found = found()
+    return found if hasattr(found, "recognise") else FunctionRecogniser(found, spec)
+
+
+def check_recogniser(spec: str) -> None:
+    """Raise what `load_recogniser` would raise, as far as it can be told without loading a model."""
+    kind, _, rest = spec.partition(":")
+    if kind == "whisper":
+        from edge.perception.whisper import model_folder
+
+        model_folder(rest or None)
+    else:
+        _own(spec)
+
+
+def _own(spec: str) -> Any:
+    """What `package.module:function` names."""
+    kind, _, rest = spec.partition(":")
     if not rest:
         raise InputError(
             f"unknown recogniser {spec!r}; use whisper, whisper:FOLDER or package.module:function"
@@ -106,10 +126,6 @@ def load_recogniser(spec: str = "whisper", expected: Iterable[str] = ()) -> Reco
         raise MissingDependency(f"cannot import the recogniser {spec!r}: {error}") from None
     except AttributeError:
         raise InputError(f"the module {kind} has no {rest!r}") from None
-    if isinstance(found, type):
-        found = found()
-    if hasattr(found, "recognise"):
-        return found  # type: ignore[no-any-return]
-    if not callable(found):
+    if not callable(found) and not hasattr(found, "recognise"):
         raise InputError(f"{spec!r} is neither a function nor a class with `recognise`")
-    return FunctionRecogniser(found, spec)
+    return found

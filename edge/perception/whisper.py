@@ -12,6 +12,7 @@ unconstrained model as a confidence is the classic rejection test of keyword spo
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import re
 import time
@@ -68,9 +69,7 @@ class WhisperRecogniser:
                 f"speech recognition needs faster-whisper ({error});"
                 " install it with: pip install 'hearth-home[perception]'"
             ) from None
-        path = _bundled() if folder is None else Path(folder)
-        if not (path / "model.bin").is_file():
-            raise InputError(f"{path} holds no CTranslate2 Whisper model (model.bin is missing)")
+        path = model_folder(folder)
         self.sha256 = _sha256(path / "model.bin")
         if folder is None and self.sha256 != TINY_EN_SHA256:
             raise InputError(
@@ -223,6 +222,18 @@ def _politeness(words: str) -> tuple[str, str]:
     bare = without_politeness(words)
     at = words.find(bare)
     return words[:at], words[at + len(bare) :]
+
+
+def model_folder(folder: str | None) -> Path:
+    """Where the model lies; None: inside the wheel. Raises MissingDependency, InputError, without loading."""
+    if importlib.util.find_spec("faster_whisper") is None:
+        raise MissingDependency(
+            "speech recognition needs faster-whisper; install it with: pip install 'hearth-home[perception]'"
+        )
+    path = _bundled() if folder is None else Path(folder)
+    if not (path / "model.bin").is_file():
+        raise InputError(f"{path} holds no CTranslate2 Whisper model (model.bin is missing)")
+    return path
 
 
 def _bundled() -> Path:

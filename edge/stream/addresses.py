@@ -60,6 +60,15 @@ def bind(socket: zmq.Socket[bytes], address: str, what: str) -> str:
     return socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()  # type: ignore[union-attr]
 
 
+def check_free(address: str, what: str) -> None:
+    """Raise what `bind` would raise; nothing stays bound."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        bind(context.socket(zmq.REP), address, what)
+    finally:
+        context.destroy(linger=0)
+
+
 def same_host(address: str, stream_address: str) -> str:
     """`address` as announced by a publisher, with the host by which this client reaches that publisher."""
     ours = re.match(r"^tcp://(.+):\d+$", stream_address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import difflib
 import logging
 import secrets
 import threading
@@ -128,6 +129,14 @@ class _Link:
     heard_ns: int = 0
 
 
+def _no_such_stream(unknown: list[str]) -> str:
+    known = f"streams: {', '.join(STREAMS)}"
+    if not unknown:
+        return f"no stream was asked for; {known}"
+    near = difflib.get_close_matches(str(unknown[0]), STREAMS, 1)
+    return f"there is no stream {unknown[0]!r}{f'; did you mean {near[0]!r}?' if near else ''} ({known})"
+
+
 class Client:
     """Receives streams and sends commands.
 
@@ -154,7 +163,7 @@ class Client:
         wanted = STREAMS if streams is None else tuple(dict.fromkeys(streams))
         unknown = [name for name in wanted if name not in STREAMS]
         if unknown or not wanted:
-            raise InputError(f"there is no stream {(unknown or wanted)!r}; streams: {', '.join(STREAMS)}")
+            raise InputError(_no_such_stream(unknown))
         self.stream_address = stream_address
         self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
         self._commands = CommandClient(commands_address) if commands_address else None

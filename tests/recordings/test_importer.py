@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import struct
 from fractions import Fraction
 
@@ -10,9 +12,11 @@ import av
 import numpy as np
 import pytest
 import soundfile
+from typer.testing import CliRunner
 
 import dsp
 from dsp.errors import InputError
+from hearth import app
 from recordings import Episode, import_take, open_audio, read_wav
 
 ORDERS = {"ambix": "WYZX", "fuma": "WXYZ"}
@@ -299,8 +303,26 @@ def test_a_damaged_take_is_imported_with_a_note(tmp_path):
 def test_importing_twice_says_so(tmp_path):
     wav = h3vr_wav(tmp_path / "x.wav", scene(seconds=0.3), tracks="WYZX")
     import_take(wav, None, tmp_path / "data", report=False)
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match=r"exists already.*--name"):
         import_take(wav, None, tmp_path / "data", report=False)
+    import_take(wav, None, tmp_path / "data", name="again", report=False)
+
+
+def test_an_unknown_alignment_and_a_missing_camera_pose_are_said(tmp_path):
+    """On the console, in the JSON, and on the page."""
+    wav = h3vr_wav(tmp_path / "x.wav", scene(seconds=1.0), tracks="WYZX")
+    video = video_file(tmp_path / "x.mp4", [0.1 * i for i in range(9)])
+    data = str(tmp_path / "data")
+    told = CliRunner().invoke(app, ["import", str(wav), str(video), "--into", data, "--name", "a"])
+    assert told.exit_code == 0 and "how the pictures lie against the sound is not known" in told.stdout
+    options = ["--into", data, "--name", "b", "--no-report", "--video-offset-s", "0.5", "--json"]
+    known = CliRunner().invoke(app, ["import", str(wav), str(video), *options])
+    assert json.loads(known.stdout)["video_alignment"] == "given"
+    (page,) = (tmp_path / "data").glob("imported/*-a/report.html")
+    html = page.read_text()
+    assert "How the pictures lie against the sound is not known" in html
+    assert "no camera pose" in html and "outside the picture, that way" not in html
+    assert re.search(r"</b>sound (59|60|61)° left", html)
 
 
 def test_our_own_n3d_is_told_from_ambix(tmp_path):

@@ -278,7 +278,7 @@ def test_no_direction_is_claimed_in_silence(page: str) -> None:
     data = script_data(page)
     frame = int(np.argmin(np.abs(np.array(data["frames"]["t"]) - 0.7)))
     assert "measured" not in data["frames"]["marks"][frame]
-    assert data["frames"]["words"][frame] == "no direction"
+    assert data["frames"]["words"][frame] == "no sound direction"
 
 
 def test_pictures_are_those_of_their_time(page: str) -> None:
@@ -657,7 +657,7 @@ def check_of(title: str, data: Any, lines: list[dict[str, Any]]) -> Any:
 
 def test_checks_say_how_good_their_numbers_are() -> None:
     data = {
-        "clocks": {"drift_ppm": 25.3, "drift_ppm_sigma": 1.2},
+        "clocks": {"drift_ppm": 25.3, "drift_sigma_ppm": 1.2},
         "av": {"offset_ms": -80.0, "sigma_ms": 5.0, "events": 2},
     }
     lines = [{"type": "frame", "t_ns": T0 + i * 10**8, "dropped": 0} for i in range(5)]
@@ -671,7 +671,7 @@ def test_checks_say_how_good_their_numbers_are() -> None:
     )
     unknown = check_of("Sound against picture", {}, lines)
     assert unknown.status == "unknown" and "not measured" in unknown.text
-    within = check_of("Clock of the sound", {"drift_ppm": 300.0, "drift_ppm_sigma": 400.0}, lines)
+    within = check_of("Clock of the sound", {"drift_ppm": 300.0, "drift_sigma_ppm": 400.0}, lines)
     assert within.status == "ok" and "uncertainty" in within.text
 
 
