@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from dsp.known_directions import response_vector as response_vector
     from dsp.levels import Levels as Levels
     from dsp.levels import levels as levels
+    from dsp.onset import Onset as Onset
+    from dsp.onset import OnsetDetector as OnsetDetector
+    from dsp.onset import onsets as onsets
     from dsp.resample import Resampler as Resampler
     from dsp.resample import resample as resample
     from dsp.resample import warm as warm
@@ -105,6 +108,7 @@ _HOME = {
     ),
     "dsp.known_directions": ("DirectionReport", "apply_matrix", "check_directions", "response_vector"),
     "dsp.levels": ("Levels", "levels"),
+    "dsp.onset": ("Onset", "OnsetDetector", "onsets"),
     "dsp.resample": ("Resampler", "resample", "warm"),
     "dsp.spacing": ("SpacingCorrector", "correct_spacing", "spacing_filters", "spacing_limit_hz"),
     "dsp.spectrogram": ("Spectrogram", "SpectrogramStream", "spectrogram"),
