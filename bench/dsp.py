@@ -1,4 +1,4 @@
-"""`python -m bench.dsp`: resampling, encoding checks and direction of arrival beside their peers."""
+"""`python -m bench.dsp`: every part of the signal processing beside its peers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from importlib.util import find_spec
 
 from bench.figures import end_of_part, quick
 
+PARTS = ("resample", "spacing", "levels", "checks", "doa", "tracks", "beam")
+
 
 def main() -> int:
     short = quick()
-    for name in ("bench.dsp_resample", "bench.dsp_checks", "bench.dsp_doa"):
-        if find_spec(name) is not None:
-            import_module(name).run(short)
+    for part in PARTS:
+        if find_spec(f"bench.dsp_{part}") is not None:
+            import_module(f"bench.dsp_{part}").run(short)
     return end_of_part("dsp")
 
 

@@ -8,6 +8,7 @@ Quality is measured from outside, with tones, by the functions of `bench.tones`.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dsp
-from bench.figures import figure, not_measured, note, peer
+from bench.figures import end_of_part, figure, not_measured, note, peer
+from bench.figures import quick as short_form
 from bench.tones import decibels, ripple_db, thd_n_db, tone, tone_and_rest, worst_alias_db
 from dsp.errors import InputError
 from dsp.resample import Quality
@@ -329,3 +331,8 @@ def steered_error_db(
     y = y[: len(at)]
     amplitude, rest = tone_and_rest(y[500:], at[500:], hz)
     return decibels(np.std(rest) * np.sqrt(2) / amplitude), decibels(np.max(np.abs(rest)))
+
+
+if __name__ == "__main__":
+    run(short_form())
+    sys.exit(end_of_part("dsp-resample"))
