@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from dsp.array import estimate_array_azimuth as estimate_array_azimuth
     from dsp.array import estimate_array_doa as estimate_array_doa
     from dsp.async_resample import AsyncResampler as AsyncResampler
+    from dsp.beam import Beamformer as Beamformer
+    from dsp.beam import beamform as beamform
+    from dsp.beam import max_directivity_weights as max_directivity_weights
     from dsp.checks import CheckReport as CheckReport
     from dsp.checks import Finding as Finding
     from dsp.checks import check as check
@@ -97,6 +100,7 @@ _HOME = {
         "estimate_array_doa",
     ),
     "dsp.async_resample": ("AsyncResampler",),
+    "dsp.beam": ("Beamformer", "beamform", "max_directivity_weights"),
     "dsp.checks": ("CheckReport", "Finding", "check"),
     "dsp.doa": (
         "DirectionEstimate",
