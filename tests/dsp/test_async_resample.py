@@ -125,6 +125,22 @@ def test_channels_are_treated_alike_and_nan_is_flagged():
     assert r.nonfinite_samples == 1
 
 
+def test_a_slow_loop_on_the_count_keeps_two_clocks_in_step():
+    """The loop of docs/dsp.md: the device is 80 ppm fast, the clock's estimate says 70."""
+    fs_in, fs_out, true_ppm, told_ppm = 8000, 4000, 80.0, 70.0
+    r = dsp.AsyncResampler(fs_in, fs_out, 1, told_ppm)
+    frames_in, frames_out, errors = 0, 0, []
+    for second in range(1, 201):
+        due = round(second * fs_in * (1 + true_ppm * 1e-6))  # what the device has delivered by now
+        frames_out += len(r.push(np.zeros((due - frames_in, 1), np.float32)))
+        frames_in = due
+        errors.append(frames_out - second * fs_out)
+        r.steer(told_ppm + errors[-1] / (fs_out * 20.0) * 1e6, over_s=1.0)
+    # 10 ppm are 8 frames by now if nothing is done; the loop holds 10e-6 * 20 s * 4000 = 0.8 of a frame.
+    assert max(abs(e) for e in errors[100:]) <= 2
+    assert r.ppm == pytest.approx(true_ppm, abs=25)
+
+
 def test_refusals():
     r = dsp.AsyncResampler(48000, 24000, 1)
     with pytest.raises(InputError, match="5000"):
