@@ -15,6 +15,7 @@ from rich.text import Text
 from capture.blocks import AudioInfo, VideoInfo
 from capture.recorder import Recorder
 from capture.recording import Meter
+from recordings.terminal import counted
 
 _BAR = 24
 _FLOOR_DB = -72.0
@@ -80,11 +81,11 @@ class MeterDisplay:
 
     def _status(self, meter: Meter) -> str:
         total = "" if self._seconds is None else f" of {self._seconds:.0f}"
-        parts = [f"{meter.seconds:.1f}{total} s", f"{meter.pictures} pictures"]
+        parts = [f"{meter.seconds:.1f}{total} s", counted(meter.pictures, "picture")]
         if meter.lost_frames:
             parts.append(f"LOST {meter.lost_frames} frames")
         if meter.dropped_pictures:
-            parts.append(f"dropped {meter.dropped_pictures} pictures")
+            parts.append(f"dropped {counted(meter.dropped_pictures, 'picture')}")
         if meter.minutes_left < 60:
             parts.append(f"disk: {meter.minutes_left:.0f} min left")
         return ", ".join(parts)

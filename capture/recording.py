@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from capture.blocks import SourceEvent
 from recordings.av_offset import AvOffset
+from recordings.terminal import counted
 
 StopReason = Literal["ended", "duration", "interrupt", "disk", "microphone", "error", "asked"]
 
@@ -91,10 +92,11 @@ class Recording:
         else:
             late = "late" if self.av_offset.offset_ms >= 0 else "early"
             size = f"{abs(self.av_offset.offset_ms):.1f} ± {self.av_offset.sigma_ms:.1f} ms {late}"
-            offset = f"sound against picture: {size} (from {self.av_offset.events} flashes with a beep)"
+            pairs = counted(self.av_offset.events, "flash and beep pair")
+            offset = f"sound against picture: {size} (from {pairs})"
         lost = (
-            f"{self.frames} frames and {self.pictures} pictures;"
-            f" lost: {self.lost_frames} frames, {self.dropped_pictures} pictures"
+            f"{counted(self.frames, 'frame')} and {counted(self.pictures, 'picture')};"
+            f" lost: {counted(self.lost_frames, 'frame')}, {counted(self.dropped_pictures, 'picture')}"
         )
         reasons = {
             "disk": "stopped early: the disk is nearly full",

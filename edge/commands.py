@@ -98,12 +98,15 @@ def _print_report(report: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from recordings.terminal import counted
+
     out = Console()
     service = report["service"]
     out.print(
-        f"{service['seconds']:.1f} s: {service['blocks']} blocks, {service['gaps']} gaps in the source, "
-        f"{service['blocks_dropped']} blocks dropped; {service['pictures']} pictures, "
-        f"{service['pictures_dropped']} dropped; {service['commands']} commands; "
+        f"{service['seconds']:.1f} s: {counted(service['blocks'], 'block')}, "
+        f"{counted(service['gaps'], 'gap')} in the source, "
+        f"{counted(service['blocks_dropped'], 'block')} dropped; {counted(service['pictures'], 'picture')}, "
+        f"{service['pictures_dropped']} dropped; {counted(service['commands'], 'command')}; "
         f"CPU {service['cpu_percent']:.0f} % of one core, {service['rss_mib'] or 0:.0f} MiB"
     )
     if "recording" in service:

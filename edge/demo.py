@@ -28,6 +28,7 @@ from edge.live_session import StopSignals
 from edge.stream import Header
 from recordings import Episode
 from recordings.score import Score, score
+from recordings.terminal import counted
 
 AGENT_READY_S = 60.0  # the first start on a machine loads the speech model from a cold disk
 LATE_ANSWER_S = 30.0  # how long a slow agent is waited for after the scene is over
@@ -52,6 +53,9 @@ class DemoResult:
     verified: bool
     problems: tuple[str, ...]
     seconds: float
+    pictures: int
+    dropped_pictures: int
+    lost_frames: int
     drift_ppm: float | None
     drift_sigma_ppm: float | None
     av_offset_ms: float | None
@@ -69,6 +73,8 @@ class DemoResult:
             f"asked:    {self.request or 'not known (a real rig)'}",
             f"heard:    {self.heard or 'nothing'}",
             f"answered: {self.said or 'nothing'}",
+            f"recorded: {counted(self.pictures, 'picture')}, {self.dropped_pictures} dropped;"
+            f" sound lost: {counted(self.lost_frames, 'frame')}",
             "clock:    drift " + _with_sigma(self.drift_ppm, self.drift_sigma_ppm, "ppm"),
             "sync:     sound against picture "
             + _with_sigma(self.av_offset_ms, self.av_offset_sigma_ms, "ms")
@@ -266,6 +272,9 @@ def _result(
         verified=report.ok,
         problems=tuple(str(p) for p in report.problems),
         seconds=round(seconds, 1),
+        pictures=recording.pictures,
+        dropped_pictures=recording.dropped_pictures,
+        lost_frames=recording.lost_frames,
         drift_ppm=clocks.get("drift_ppm"),
         drift_sigma_ppm=clocks.get("drift_sigma_ppm"),
         av_offset_ms=offset.get("offset_ms"),

@@ -220,7 +220,7 @@ class AudioChain:
 
     def _publish_doa(self, frame: Any) -> None:
         t_ns = self._clock.at(self._segment_out + round(frame.t_s * RATE_HZ))
-        heard = np.isfinite(frame.azimuth_deg)
+        heard = bool(np.isfinite(frame.azimuth_deg) and frame.confidence > 0)
         self._publisher.publish(
             "doa",
             t_ns,

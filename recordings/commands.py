@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dsp.errors import CheckFailed, HearthError, InputError
-from recordings.terminal import emit, progress
+from recordings.terminal import counted, emit, progress
 
 _LOOK = "Look at recordings"
 _VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
@@ -60,7 +60,9 @@ def episodes(
         f"  {row['path']}" + (f"  [{row['problem']}]" if row["problem"] else "")
         for row in rows
     ]
-    text.append(f"{len(rows)} episodes, {broken} interrupted" + ("; see `hearth repair`" if broken else ""))
+    text.append(
+        f"{counted(len(rows), 'episode')}, {broken} interrupted" + ("; see `hearth repair`" if broken else "")
+    )
     emit({"episodes": rows, "interrupted": broken}, as_json, text)
 
 
@@ -78,13 +80,13 @@ def verify(
             advance(1)
     text = []
     for found in reports:
-        text.append(f"{found.path}: " + (f"ok, {found.files} files" if found.ok else "NOT OK"))
+        text.append(f"{found.path}: " + (f"ok, {counted(found.files, 'file')}" if found.ok else "NOT OK"))
         text += [f"  {problem}" for problem in found.problems]
         text += [f"  note: {note}" for note in found.notes]
     bad = sum(not found.ok for found in reports)
     emit({"ok": bad == 0, "results": [found.to_dict() for found in reports]}, as_json, text)
     if bad:
-        raise CheckFailed(f"{bad} of {len(reports)} episodes did not verify")
+        raise CheckFailed(f"{bad} of {counted(len(reports), 'episode')} did not verify")
 
 
 def repair(
@@ -111,7 +113,7 @@ def repair(
     bad = sum(not result["ok"] for result in results)
     emit({"ok": bad == 0, "results": results}, as_json, text)
     if bad:
-        raise CheckFailed(f"{bad} of {len(results)} episodes could not be repaired")
+        raise CheckFailed(f"{bad} of {counted(len(results), 'episode')} could not be repaired")
 
 
 def import_(
@@ -166,7 +168,8 @@ def import_(
         f"{episode.path}",
         f"  {result['duration_s']:.1f} s, {result['format']}, {result['rate_hz']} Hz,"
         f" {str(result['bits']) + ' bits' if result['bits'] else 'compressed'},"
-        f" {result['pictures']} pictures; sound {'ok' if result['sound_ok'] else 'has faults: hearth check'}",
+        f" {counted(len(episode.frame_times()), 'picture')};"
+        f" sound {'ok' if result['sound_ok'] else 'has faults: hearth check'}",
         *[f"  note: {problem}" for problem in episode.original.problems],
     ]
     if alignment == "unknown":
@@ -206,7 +209,9 @@ def check(
     bad = sum(not result["ok"] for result in results)
     emit({"ok": bad == 0, "results": results}, as_json, text)
     if bad:
-        raise CheckFailed(f"{bad} of {len(results)} recordings have faults")
+        raise CheckFailed(
+            f"{bad} of {counted(len(results), 'recording')} {'has' if bad == 1 else 'have'} faults"
+        )
 
 
 def doa(

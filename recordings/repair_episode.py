@@ -22,6 +22,7 @@ from recordings.finish import complete
 from recordings.marker import MANIFEST, MARKER, mark_failed, place_marker, remove_marker, state_of
 from recordings.profile import profile_to_yaml
 from recordings.storage import copy_exact, fsync_folder, storage_errors, write_atomic
+from recordings.terminal import counted
 from recordings.timeline import Line, encode_line, read_timeline
 from recordings.verify_episode import VerifyReport, verify
 from recordings.wav_read import WavFile, read_wav
@@ -130,7 +131,7 @@ class _Repair:
             offset = offset_of(Episode.open(self.folder))
         except InputError as error:
             return {"av_offset": {"offset_ms": None, "reason": str(error)}}
-        found = f"{offset.offset_ms:+.1f} ms from {offset.events} flashes with a beep"
+        found = f"{offset.offset_ms:+.1f} ms from {counted(offset.events, 'flash and beep pair')}"
         self.done.actions.append(f"sound against picture: {found}; positive: sound late")
         return {"av_offset": asdict(offset)}
 
@@ -295,7 +296,7 @@ class _Repair:
                 "dropped": len(lost),
             }
             kept.append(gap)
-            self.done.actions.append(f"{VIDEO}: {len(lost)} pictures had not reached the disk")
+            self.done.actions.append(f"{VIDEO}: {counted(len(lost), 'picture')} had not reached the disk")
             span_s = (lost[-1]["t_ns"] - lost[0]["t_ns"]) * 1e-9
             if span_s > 1.0:
                 self.done.problems.append(f"{VIDEO}: {span_s:.1f} s of pictures are lost")
@@ -317,7 +318,9 @@ class _Repair:
                 }
             )
         if len(times) > len(stamps):
-            self.done.actions.append(f"{TIMELINE}: {len(times) - len(stamps)} pictures stamped from {VIDEO}")
+            self.done.actions.append(
+                f"{TIMELINE}: {counted(len(times) - len(stamps), 'picture')} stamped from {VIDEO}"
+            )
         return kept
 
     def _remux(self, expected: bool) -> list[int]:
@@ -342,7 +345,9 @@ class _Repair:
                 )
             return []
         self._replace(VIDEO, temporary)
-        self.done.actions.append(f"{VIDEO}: written anew with {len(times)} pictures, as they were coded")
+        self.done.actions.append(
+            f"{VIDEO}: written anew with {counted(len(times), 'picture')}, as coded before"
+        )
         return times
 
     def _write_lines(self, lines: list[Line]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from recordings.report_model import Check
 from recordings.report_rig import number
+from recordings.terminal import counted
 from recordings.timeline import Line
 
 TITLES = {
@@ -149,7 +150,8 @@ def _gaps(lines: list[Line], duration_s: float) -> list[Check]:
     if not gaps:
         if not blocks:
             return []
-        text = f"No gap in {len(blocks):,} blocks ({duration_s:.1f} s).".replace(",", " ")
+        count = "1 block" if len(blocks) == 1 else f"{len(blocks):,} blocks".replace(",", " ")
+        text = f"No gap in {count} ({duration_s:.1f} s)."
         return [Check("ok", "Gaps in the sound", text, "", "Counted from the sample counter of each block.")]
     lost = int(np.nansum([number(x.get("lost_frames"), 0, 1e15) for x in gaps]))
     causes = ", ".join(sorted({str(x.get("cause", "unknown")).replace("_", " ") for x in gaps}))
@@ -178,11 +180,11 @@ def _pictures(lines: list[Line]) -> list[Check]:
         else f"{len(times)} picture"
     )
     status: Any = "ok"
-    text = f"{len(frames)} pictures, none dropped."
+    text = f"{counted(len(frames), 'picture')}, none dropped."
     if dropped:
         share = dropped / (dropped + len(frames))
         status = "fault" if share > 0.05 else "warning"
-        text = f"{len(frames)} pictures, {dropped} dropped ({100 * share:.1f} %)."
+        text = f"{counted(len(frames), 'picture')}, {dropped} dropped ({100 * share:.1f} %)."
     quality = ""
     if len(steps):
         quality = f"Step: median {np.median(steps) * 1e3:.1f} ms, longest {steps.max() * 1e3:.0f} ms"

@@ -40,6 +40,11 @@ def emit(result: Mapping[str, Any], as_json: bool, text: str | Sequence[str] | N
     print(_encodable(text if isinstance(text, str) else "\n".join(text)), flush=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 episode", "2 episodes"; 0 is plural."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 @contextmanager
 def progress(what: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
     """A bar on stderr while the body runs; gives a function that advances it. Silent without a terminal."""

@@ -13,6 +13,7 @@ from recordings.episode import CHECKS, ORIGINALS, RELEASE, RELEASE_RATE_HZ, TIME
 from recordings.manifest import files_of, read_manifest
 from recordings.marker import MARKER, is_episode, state_of
 from recordings.storage import sha256_file
+from recordings.terminal import counted
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ def _check_audio(
     lost = [line for line in lines if line["type"] == "gap" and line.get("stream") == "audio"]
     if lost:
         frames = sum(int(line.get("lost_frames", 0)) for line in lost)
-        notes.append(f"{len(lost)} gaps in the sound, {frames} frames ({frames / original.rate:.3f} s) lost")
+        what = f"{counted(frames, 'frame')} ({frames / original.rate:.3f} s)"
+        notes.append(f"{counted(len(lost), 'gap')} in the sound, {what} lost")
     release = episode.path / RELEASE
     if not release.is_file():
         if original.channels == 4 and episode.format not in (None, "array"):
@@ -196,7 +198,7 @@ def _check_video(episode: Episode, lines: list[dict[str, Any]], problems: list[P
     if not path.is_file():
         if stamps:
             problems.append(
-                Problem("length", f"is missing; the timeline stamps {len(stamps)} pictures", VIDEO)
+                Problem("length", f"is missing; the timeline stamps {counted(len(stamps), 'picture')}", VIDEO)
             )
         return
     from recordings import video_read
@@ -210,7 +212,11 @@ def _check_video(episode: Episode, lines: list[dict[str, Any]], problems: list[P
         problems.append(Problem("video", "is torn", VIDEO))
     if len(video.times_ns) != len(stamps):
         problems.append(
-            Problem("length", f"has {len(video.times_ns)} pictures, the timeline stamps {len(stamps)}", VIDEO)
+            Problem(
+                "length",
+                f"has {counted(len(video.times_ns), 'picture')}, the timeline stamps {len(stamps)}",
+                VIDEO,
+            )
         )
         return
     # FFmpeg's Matroska keeps milliseconds; a step below that was moved on by the writer and noted as pts_ms.

@@ -304,7 +304,7 @@ def test_doa(folder: Path, tmp_path: Path):
     assert run.json["csv"] == str(table)
     assert abs(run.json["azimuth_deg"] - 40.0) < 1 and abs(run.json["elevation_deg"] - 5.0) < 1
     lines = table.read_text().splitlines()
-    assert lines[0] == "time_s,azimuth_deg,elevation_deg,confidence,track"
+    assert lines[0] == "time_s,azimuth_deg,elevation_deg,confidence,track,uncertainty_deg,active"
     assert len(lines) == 1 + run.json["windows"] == 11
 
 
