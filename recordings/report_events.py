@@ -12,6 +12,7 @@ from recordings.timeline import Line
 # Events that the checks tell about; they happen at no particular moment.
 IN_CHECKS = ("clock", "av_offset", "drift")
 UNSAID = ("home", "ready", "recorded", "gap", "ended")  # a gap has its own line in the timeline
+OF_AN_AGENT = ("ready", "heard", "declare", "declared", "said", "finished")
 LONGEST = 160
 OUTCOMES = {
     "done": "did it",
@@ -30,6 +31,7 @@ class Events:
     declared: str | None
     was_declared: bool
     evidence: Any = None
+    agent: bool = False  # whether an agent took part at all
 
 
 def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[str, str]) -> Events:
@@ -38,6 +40,7 @@ def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[
     declared: str | None = None
     was_declared = False
     proof: Any = None
+    agent = False
     for line in lines:
         if line["type"] == "gap":
             marks.append(_gap(line, clock))
@@ -45,6 +48,7 @@ def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[
         if line["type"] != "event":
             continue
         kind = str(line.get("kind", "event"))
+        agent = agent or kind.rpartition(".")[2] in OF_AN_AGENT
         inner = line.get("data")
         data: dict[str, Any] = inner if isinstance(inner, dict) else line
         if kind in IN_CHECKS or kind in UNSAID:
@@ -65,7 +69,7 @@ def marks_of_events(lines: list[Line], clock: Callable[[Any], Any], names: dict[
             ):
                 start, end = float(clock(place["start_ns"])), float(clock(place["end_ns"]))
         marks.append(Mark(max(start, 0.0), row, text[:LONGEST], end, source))
-    return Events(marks, declared, was_declared, proof)
+    return Events(marks, declared, was_declared, proof, agent)
 
 
 def _gap(line: Line, clock: Callable[[Any], Any]) -> Mark:

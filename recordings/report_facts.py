@@ -152,7 +152,7 @@ def joined(intervals: tuple[tuple[float, float], ...], within_s: float) -> list[
 
 
 def verdict_of(
-    score: Any, profile: Profile | None, declared: str | None, was_declared: bool
+    score: Any, profile: Profile | None, declared: str | None, was_declared: bool, agent: bool = True
 ) -> Verdict | None:
     """From score.json; without it, from what was declared and the profile's target."""
     if isinstance(score, dict):
@@ -171,7 +171,7 @@ def verdict_of(
     if not was_declared and target is None:
         return None
     right = None if not was_declared or target is None else declared == target
-    return Verdict(declared, target, right, None, "" if was_declared else "nothing was declared")
+    return Verdict(declared, target, right, None, "" if was_declared else "nothing was declared", agent)
 
 
 def files_of(folder: Path, skip: set[str]) -> tuple[FileEntry, ...]:
@@ -212,7 +212,7 @@ def gather(
     truth = truth_of(load_json(folder / "truth.json", notes), clock, names, notes)
     events = marks_of_events(lines, clock, names)
     score = load_json(folder / "score.json", notes)
-    verdict = verdict_of(score, profile, events.declared, events.was_declared)
+    verdict = verdict_of(score, profile, events.declared, events.was_declared, events.agent)
     return Facts(
         id=profile.id if profile else folder.name,
         profile=profile,

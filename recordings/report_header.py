@@ -85,6 +85,15 @@ def _verdict(facts: Facts) -> str:
             f'<div class="said">{escape(names.get(value, value))}</div><div class="id">{escape(value)}</div>'
         )
 
+    if not verdict.agent:
+        return (
+            '<div class="verdict">'
+            '<div><div class="term">Agent</div><div class="said">none took part</div>'
+            '<div class="id">recorded without one: nothing to judge</div></div>'
+            f'<div><div class="term">Meant, in truth</div>{device(verdict.truth, "no such device")}</div>'
+            '<div><div class="term">The goal was</div><div class="said">'
+            f"{escape(_goal(facts) or 'not noted')}</div></div></div>"
+        )
     right = {True: ("ok", "✓ right"), False: ("fault", "✕ wrong"), None: ("unknown", "? not judged")}
     reached = {
         True: ("ok", "✓ reached"),

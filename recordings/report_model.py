@@ -104,6 +104,7 @@ class Verdict:
     grounding_correct: bool | None
     goal_reached: bool | None
     text: str = ""
+    agent: bool = True  # False: no agent took part, so there is nothing to judge
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from recordings import geometry
+from recordings.report_labels import Labels, Placed
 from recordings.report_model import Facts, Floats
 from recordings.report_rig import RigView, sideways
 
 WIDTH, MARGIN = 420.0, 14.0
 CLUSTER_DEG = 20.0
-Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,12 @@ def room_plan(facts: Facts, towards: Bearing | None) -> str:
     )
     parts.append(_heard_by_agent(plan, facts))
     parts.append("</g>")
-    # Boxes (left, top, right, bottom) that a label must not cover: dots and marks first, then labels.
-    taken: list[Box] = []
-    devices = _devices(plan, facts, taken)
-    parts += [_true_places(plan, facts, taken), devices]
+    labels = Labels(MARGIN, MARGIN, WIDTH - MARGIN, plan.height - MARGIN)
+    labels.keep_clear(mic_x, mic_y, 9)
+    for azimuth_deg in _ray_directions(plan, facts, towards):
+        labels.ray((mic_x, mic_y), plan.ray_end(azimuth_deg))
+    parts += [_true_places(plan, facts, labels), _devices(plan, facts, labels)]
+    parts += [_label_html(label) for label in labels.placed()]
     front = geometry.direction_in_room(0.0, 0.0, plan.yaw_deg)
     turn = np.degrees(np.arctan2(-front[1], front[0]))
     parts.append(
@@ -195,7 +197,20 @@ def _metres(plan: Plan) -> str:
     return f'<path class="grid" d="{path}"/>'
 
 
-def _true_places(plan: Plan, facts: Facts, taken: list[Box]) -> str:
+def _ray_directions(plan: Plan, facts: Facts, towards: Bearing | None) -> list[float]:
+    heard = facts.decision.sound if facts.decision else None
+    drawn = [] if towards is None else [towards.azimuth_deg]
+    return drawn if heard is None else [*drawn, heard.azimuth_deg - plan.yaw_deg]
+
+
+def _label_html(label: Placed) -> str:
+    return (
+        f'<text class="{label.kind}" x="{label.x:.1f}" y="{label.y:.1f}" text-anchor="{label.anchor}">'
+        f"{escape(label.words)}</text>"
+    )
+
+
+def _true_places(plan: Plan, facts: Facts, labels: Labels) -> str:
     """Crosses where a talker really was (start, middle and end of speech when it moved)."""
     parts = []
     for source in facts.truth:
@@ -215,14 +230,9 @@ def _true_places(plan: Plan, facts: Facts, taken: list[Box]) -> str:
                     f'<path class="true-talker" d="M{x - 6:.1f} {y:.1f}h12M{x:.1f} {y - 6:.1f}v12"/>'
                 )
         if seen:
-            x, y = seen[0]
-            taken += [(a - 7, b - 7, a + 7, b + 7) for a, b in seen]
-            anchor, at, line, box = _label_place(x, y, 6.6 * len(source.label), 11, taken)
-            taken.append(box)
-            parts.append(
-                f'<text class="talker-name" x="{at:.1f}" y="{line:.1f}" text-anchor="{anchor}">'
-                f"{escape(source.label)}</text>"
-            )
+            for x, y in seen:
+                labels.keep_clear(x, y, 7)
+            labels.add(*seen[0], source.label, 11, "talker-name", first=True)
     return "".join(parts)
 
 
@@ -236,43 +246,20 @@ def _heard_by_agent(plan: Plan, facts: Facts) -> str:
     return f'<path class="heard" d="M{x:.1f} {y:.1f}L{end_x:.1f} {end_y:.1f}"/>'
 
 
-def _devices(plan: Plan, facts: Facts, taken: list[Box]) -> str:
+def _devices(plan: Plan, facts: Facts, labels: Labels) -> str:
     parts: list[str] = []
-    devices = [d for d in facts.rig.devices if d.position_m is not None]
-    places = [plan.xy(d.position_m) for d in devices]
-    taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in places]
-    for device, (x, y) in sorted(zip(devices, places, strict=True), key=lambda item: item[1][1]):
+    for device in facts.rig.devices:
+        if device.position_m is None:
+            continue
+        x, y = plan.xy(device.position_m)
         declared, target = device.id == facts.declared_device, device.id == facts.target_device
         if target:
             parts.append(f'<circle class="target" cx="{x:.1f}" cy="{y:.1f}" r="11"/>')
         if declared:
             parts.append(f'<rect class="declared" x="{x - 7:.1f}" y="{y - 7:.1f}" width="14" height="14"/>')
         parts.append(f'<circle class="device" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
-        gap = 15 if declared or target else 9
-        anchor, at, line, box = _label_place(x, y, 6.6 * len(device.name), gap, taken)
-        taken.append(box)
-        strong = " strong" if declared or target else ""
-        parts.append(
-            f'<text class="device-name{strong}" x="{at:.1f}" y="{line:.1f}" text-anchor="{anchor}">'
-            f"{escape(device.name)}</text>"
-        )
+        chosen = declared or target
+        labels.keep_clear(x, y, 11 if chosen else 5)
+        kind = "device-name strong" if chosen else "device-name"
+        labels.add(x, y, device.name, 15 if chosen else 9, kind, first=chosen)
     return "".join(parts)
-
-
-def _label_place(
-    x: float, y: float, width: float, gap: float, taken: list[Box]
-) -> tuple[str, float, float, Box]:
-    """Beside its dot, where it covers nothing and stays in the drawing: (anchor, x, baseline, box)."""
-    options = []
-    for step in (0, 13, -13, 26, -26):
-        for anchor, left in (("start", x + gap), ("end", x - gap - width)):
-            box = (left, y - 6 + step, left + width, y + 6 + step)
-            if left >= MARGIN and left + width <= WIDTH - MARGIN:
-                options.append((anchor, x + gap if anchor == "start" else x - gap, y + 4 + step, box))
-    free = (o for o in options if not any(_cover(o[3], other) for other in taken))
-    box = (x + gap, y - 6, x + gap + width, y + 6)
-    return next(free, options[0] if options else ("start", x + gap, y + 4, box))
-
-
-def _cover(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
