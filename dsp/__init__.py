@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from dsp.onset import Onset as Onset
     from dsp.onset import OnsetDetector as OnsetDetector
     from dsp.onset import onsets as onsets
+    from dsp.peaks import several_directions as several_directions
     from dsp.resample import Resampler as Resampler
     from dsp.resample import resample as resample
     from dsp.resample import warm as warm
@@ -65,6 +66,10 @@ if TYPE_CHECKING:
     from dsp.spectrogram import Spectrogram as Spectrogram
     from dsp.spectrogram import SpectrogramStream as SpectrogramStream
     from dsp.spectrogram import spectrogram as spectrogram
+    from dsp.track import Track as Track
+    from dsp.track import Tracker as Tracker
+    from dsp.track import TrackFrame as TrackFrame
+    from dsp.track import track_sources as track_sources
     from dsp.weighting import AWeighting as AWeighting
     from dsp.weighting import LevelMeter as LevelMeter
     from dsp.weighting import LevelReading as LevelReading
@@ -113,9 +118,11 @@ _HOME = {
     "dsp.known_directions": ("DirectionReport", "apply_matrix", "check_directions", "response_vector"),
     "dsp.levels": ("Levels", "levels"),
     "dsp.onset": ("Onset", "OnsetDetector", "onsets"),
+    "dsp.peaks": ("several_directions",),
     "dsp.resample": ("Resampler", "resample", "warm"),
     "dsp.spacing": ("SpacingCorrector", "correct_spacing", "spacing_filters", "spacing_limit_hz"),
     "dsp.spectrogram": ("Spectrogram", "SpectrogramStream", "spectrogram"),
+    "dsp.track": ("Track", "TrackFrame", "Tracker", "track_sources"),
     "dsp.weighting": (
         "AWeighting",
         "LevelMeter",

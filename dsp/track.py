@@ -1,0 +1,227 @@
+"""Tracks of sound sources from first-order ambisonics, streaming or offline: who speaks where, and who goes
+on.
+
+A track begins where sure onsets agree in direction (`dsp.direct_sound`), is confirmed by further ones,
+follows its talker with a Kalman filter on the sphere (`dsp.track_step`), coasts while the talker pauses,
+and ends some time after the last sound. Identity is place: first-order ambisonics tells talkers apart by
+direction only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dsp import histogram, track_step
+from dsp.direct_sound import STEADY_SHARE, DirectSoundVotes
+from dsp.doa import SILENCE_DBFS, _angles, _checked
+from dsp.errors import InputError
+from dsp.track_step import AGE, EVIDENCE, ID, P00, SILENT, STEP_S, VX, Settings
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+
+Sounds = Literal["speech", "all"]
+COASTING_ROWS = 3  # without a sure onset
+
+
+def _squared(degrees: float) -> float:
+    return float(np.radians(degrees) ** 2)
+
+
+def _cosine(degrees: float) -> float:
+    return float(np.cos(np.radians(degrees)))
+
+
+def _per_row(fade_per_s: float) -> float:
+    return float(np.exp(-fade_per_s * STEP_S))
+
+
+SPEECH = Settings(
+    fade=_per_row(0.5),
+    silent_fade=_per_row(2.0),
+    walk=_squared(12.0),
+    drift=_squared(0.5),
+    agility=2.0,
+    spread=_squared(15.0),
+    gate=_squared(12.0),
+    uniform=0.5,
+    least_part=0.02,
+    vote_noise=_squared(15.0),
+    row_noise=_squared(4.0),
+    overlap=0.0,
+    least_update=0.2,
+    memory=0.8,
+    birth_spread=_squared(20.0),
+    birth=1.0,
+    birth_share=0.35,
+    start_variance=_squared(8.0),
+    start_rate_variance=_squared(10.0),
+    hit=0.1,
+    hit_share=0.15,
+    evidence_fade=0.9,
+    confirm=1.5,
+    confirm_hits=3.0,
+    ghost=0.2,
+    tentative_rows=12.0,
+    hold_rows=20.0,
+    merge=_cosine(25.0),
+    merge_rate=_squared(10.0),
+    merge_rows=4.0,
+    remember_rows=100.0,
+    remember_within=_cosine(15.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One sound source during one 100 ms window.
+
+    id: 1, 2, ..., never given to another place; a source that falls silent and returns to its place within
+    `remember_s` keeps it. azimuth_rate_deg_s, elevation_rate_deg_s: how it moves. uncertainty_deg: 68 % of
+    the errors are expected within it. confidence: 0..1, that there is a talker at all. age_s: since the
+    track's first sound. coasting: it is silent, and the place is a prediction.
+    """
+
+    id: int
+    azimuth_deg: float
+    elevation_deg: float
+    azimuth_rate_deg_s: float
+    elevation_rate_deg_s: float
+    uncertainty_deg: float
+    confidence: float
+    age_s: float
+    coasting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrackFrame:
+    """All tracks at the end of the 100 ms window that starts `t_s` after the first sample pushed, oldest
+    first."""
+
+    t_s: float
+    tracks: tuple[Track, ...]
+
+
+class Tracker:
+    """Streaming tracks; the result does not depend on how the samples are cut into blocks.
+
+    fs: 8 to 192 kHz. sounds: "speech" follows what has onsets again and again, as speech has, and not a
+    steady fan, a hum or the quiet; "all" follows steady sounds too. hold_s: a track ends so long after its
+    last sound. remember_s: for so long after that, a new track at the same place gets its id again. Raises
+    InputError for values outside of these, and from `push` for a wrong shape, integer samples, or samples
+    not finite.
+    """
+
+    def __init__(
+        self, fs: int = 24000, sounds: Sounds = "speech", hold_s: float = 2.0, remember_s: float = 10.0
+    ) -> None:
+        if sounds not in ("speech", "all"):
+            raise InputError(f"sounds must be 'speech' or 'all', not {sounds!r}")
+        for name, value in (("hold_s", hold_s), ("remember_s", remember_s)):
+            if not 0 <= value <= 3600:
+                raise InputError(f"{name} must be from 0 to 3600 s, not {value!r}")
+        self.fs = int(fs)
+        self.sounds = sounds
+        self._settings = SPEECH._replace(hold_rows=10.0 * hold_s, remember_rows=10.0 * remember_s)
+        self._cells, self._sure, self._births = histogram.empty(), histogram.empty(), histogram.empty()
+        self._tracks = np.zeros((track_step.MAX_TRACKS, track_step.COLUMNS))
+        self._remembered = np.zeros((track_step.MAX_REMEMBERED, 5))
+        self._clock = np.array([0.0, 1.0, 0.0])
+        self.restart()
+
+    def restart(self) -> None:
+        """Go on after a gap: nothing of the sound before it is used, `t_s` counts from here; tracks coast and
+        keep their ids."""
+        self._votes = DirectSoundVotes(self.fs, STEADY_SHARE if self.sounds == "all" else 0.0)
+        self._row = np.zeros((self._votes.plan.row, 4), np.float32)
+        self._filled = 0
+        self._rows = 0
+
+    def push(self, block: npt.ArrayLike) -> list[TrackFrame]:
+        """block: (n, 4) AmbiX, float, any n. Returns the windows that this block completes."""
+        x = _checked(block)
+        row = self._row
+        out = []
+        start = 0
+        while start < len(x):
+            n = min(len(row) - self._filled, len(x) - start)
+            row[self._filled : self._filled + n] = x[start : start + n]
+            self._filled += n
+            start += n
+            if self._filled == len(row):
+                out.append(self._finish_row())
+        return out
+
+    def flush(self) -> list[TrackFrame]:
+        """The last window, when samples are left that do not fill one: its sound moves no track."""
+        return [self._finish_row()] if self._filled else []
+
+    def _finish_row(self) -> TrackFrame:
+        row, cells, sure = self._row, self._cells, self._sure
+        row[self._filled :] = 0.0
+        w = row[:, 0]
+        heard = self._filled == len(row) and float(np.dot(w, w)) > len(w) * 10 ** (SILENCE_DBFS / 10)
+        t_s = self._rows * len(row) / self.fs
+        self._filled = 0
+        self._rows += 1
+        cells[:] = 0.0
+        sure[:] = 0.0
+        self._votes.add_row(row, cells, sure)
+        if not heard:
+            cells[:] = 0.0
+            sure[:] = 0.0
+        return TrackFrame(t_s, self._step(cells, cells if self.sounds == "all" else sure))
+
+    def _step(self, cells: F32, sure: F32) -> tuple[Track, ...]:
+        count = track_step.advance(
+            cells, sure, self._births, self._tracks, self._remembered, self._clock, self._settings
+        )
+        return tuple(_track(t) for t in self._tracks[:count] if t[ID] > 0)
+
+
+def _track(t: F64) -> Track:
+    x, y = t[:2].tolist()
+    vx, vy, vz = t[VX : VX + 3].tolist()
+    azimuth, elevation = _angles(t)
+    level = max(x * x + y * y, 1e-9)
+    return Track(
+        int(t[ID]),
+        azimuth,
+        elevation,
+        float(np.degrees((x * vy - y * vx) / level)),
+        float(np.degrees(vz / np.sqrt(level))),
+        _uncertainty_deg(t),
+        _confidence(t),
+        STEP_S * float(t[AGE]),
+        bool(t[SILENT] >= COASTING_ROWS),
+    )
+
+
+def _uncertainty_deg(t: F64) -> float:
+    return float(np.degrees(np.sqrt(t[P00])))
+
+
+def _confidence(t: F64) -> float:
+    return float(1.0 - np.exp(-t[EVIDENCE] / 3.0))
+
+
+def track_sources(
+    foa: npt.ArrayLike, fs: int, sounds: Sounds = "speech", hold_s: float = 2.0, remember_s: float = 10.0
+) -> list[TrackFrame]:
+    """Tracks of a whole clip, one row per 100 ms; equal to `Tracker` fed with the same samples.
+
+    foa: AmbiX (frames, 4) float, at 8 to 192 kHz. Options and errors as of `Tracker`.
+    """
+    tracker = Tracker(fs, sounds, hold_s, remember_s)
+    return tracker.push(foa) + tracker.flush()
+
+
+def warm() -> None:
+    """Compile (or load from the cache) every kernel, so that the first real block is not late."""
+    noise = np.random.default_rng(0).standard_normal((24000, 4)).astype(np.float32)
+    track_sources(noise, 24000)
+    track_sources(noise, 24000, sounds="all")
