@@ -1,6 +1,7 @@
 """What happens to each block of sound and each picture between the source and the stream.
 
-Sound: block -> 24 kHz (the filter's delay taken out of the times) -> AmbiX -> foa24, levels, activity, doa.
+Sound: block -> 24 kHz (the filter's delay taken out of the times) -> AmbiX -> foa24, levels, activity, doa,
+tracks.
 Pictures: JPEG -> video, in a thread of their own.
 """
 
@@ -107,6 +108,7 @@ class AudioChain:
         self._activity = dsp.ActivityDetector(RATE_HZ)
         self._activity_start: int | None = None  # number of the detector's first frame, gaps taken out
         self._doa = DoaEstimator(RATE_HZ)
+        self._tracker = dsp.Tracker(RATE_HZ)
         self._next: int | None = None  # number of the next frame to come out, at 24 kHz
         self._skip = 0  # frames of the filter's start still to be left out
         self._segment_in = 0  # numbers of this segment's first frame: the source's, and ours at 24 kHz
@@ -193,7 +195,10 @@ class AudioChain:
         self._emit(sound[left_out:])
         for frame in self._doa.flush():
             self._publish_doa(frame)
+        for row in self._tracker.flush():
+            self._publish_tracks(row)
         self._doa = DoaEstimator(RATE_HZ)
+        self._tracker.restart()  # ids go on
         self._publish_levels()
 
     def _emit(self, sound: NDArray[np.float32]) -> None:
@@ -214,6 +219,8 @@ class AudioChain:
         self._publisher.publish("foa24", t_ns, sound, duration_ns=duration, data=data)
         for frame in self._doa.push(sound):
             self._publish_doa(frame)
+        for row in self._tracker.push(sound):
+            self._publish_tracks(row)
         hops = self._activity.push(sound)
         if hops:
             self._publish_activity(hops)
@@ -234,6 +241,24 @@ class AudioChain:
                 "active": bool(frame.active),
             },
         )
+
+    def _publish_tracks(self, frame: dsp.TrackFrame) -> None:
+        t_ns = self._clock.at(self._segment_out + round(frame.t_s * RATE_HZ))
+        told = [
+            {
+                "id": track.id,
+                "azimuth_deg": round(track.azimuth_deg, 2),
+                "elevation_deg": round(track.elevation_deg, 2),
+                "azimuth_rate_deg_s": round(track.azimuth_rate_deg_s, 2),
+                "elevation_rate_deg_s": round(track.elevation_rate_deg_s, 2),
+                "uncertainty_deg": round(track.uncertainty_deg, 2),
+                "confidence": round(track.confidence, 4),
+                "age_s": round(track.age_s, 1),
+                "coasting": track.coasting,
+            }
+            for track in frame.tracks
+        ]
+        self._publisher.publish("tracks", t_ns, duration_ns=DOA_WINDOW_NS, data={"tracks": told})
 
     def _publish_activity(self, hops: list[Any]) -> None:
         assert self._activity_start is not None

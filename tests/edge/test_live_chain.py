@@ -45,7 +45,7 @@ def blocks_of(x: np.ndarray, rate_hz: int, size: int, drift_ppm: float = 0.0, ga
 def run_chain(blocks: list[AudioBlock], info: AudioInfo) -> tuple[dict[str, list], AudioChain]:
     """Every message that the chain publishes for these blocks, as a subscriber gets them."""
     with Publisher("tcp://127.0.0.1:0") as publisher:
-        streams = ("foa24", "doa", "activity", "levels", "event")
+        streams = ("foa24", "doa", "tracks", "activity", "levels", "event")
         with Client(publisher.address, streams=streams) as client:
             client.wait_connected(5)
             chain = AudioChain(publisher, info)
@@ -183,10 +183,31 @@ def test_directions_activity_and_levels() -> None:
     assert at["rms_dbfs"][0] == pytest.approx(20 * np.log10(np.sqrt(np.mean(measured**2))), abs=0.02)
 
 
+def test_tracks_over_a_gap() -> None:
+    """One talker before and after a gap of 0.4 s is one track; its times jump as the directions' do."""
+    rng = np.random.default_rng(4)
+    time = np.arange(4 * 48000) / 48000
+    bursts = rng.standard_normal(len(time)) * np.maximum(np.sin(2 * np.pi * 4 * time), 0)
+    foa = dsp.encode((0.1 * bursts).astype(np.float32), -75.0, 20.0)
+    foa += (rng.standard_normal(foa.shape) * 1e-4).astype(np.float32)
+    got, _ = run_chain(blocks_of(foa, 48000, 480, gaps=[(96000, 19200)]), info_of())
+
+    assert [m.t_ns for m in got["tracks"]] == [m.t_ns for m in got["doa"]]
+    assert all(m.header.duration_ns == 100_000_000 and m.header.units == "deg" for m in got["tracks"])
+    late = [m.data["tracks"] for m in got["tracks"] if m.t_ns >= START_NS + 1_000_000_000]
+    assert len(late) >= 25 and all(len(tracks) == 1 and tracks[0]["id"] == 1 for tracks in late)
+    for (track,) in late:
+        assert dsp.angular_error_deg(track["azimuth_deg"], track["elevation_deg"], -75, 20) < 4
+        assert 0 < track["uncertainty_deg"] < 20 and 0 < track["confidence"] <= 1
+    assert late[-1][0]["age_s"] > late[0][0]["age_s"] + 2
+    assert not got["tracks"][0].data["tracks"]
+
+
 def test_silence_has_no_direction() -> None:
     got, _ = run_chain(blocks_of(np.zeros((9600, 4), np.float32), 48000, 480), info_of())
     assert len(got["doa"]) == 2
     assert all(m.data["azimuth_deg"] is None and m.data["active"] is False for m in got["doa"])
+    assert [m.data for m in got["tracks"]] == [{"tracks": []}] * 2
 
 
 def test_other_microphones_are_refused() -> None:
