@@ -114,8 +114,8 @@ class AsyncResampler:
         on_nonfinite: OnNonfinite = "raise",
     ):
         self.fs_in, self.fs_out, self.channels = _rate(fs_in), _rate(fs_out), channels
-        # The fixed resampler makes the nearest ratio of small numbers; the interpolator the rest (< 3 ppm of
-        # the step for rates that have none).
+        # The fixed resampler makes the nearest ratio of small numbers, the interpolator what is left: nothing
+        # for 48 and 44.1 kHz, some tenths of a per cent for rates that have none.
         near = Fraction(self.fs_out, self.fs_in).limit_denominator(_MAX_UP)
         scale = ceil(1000 / min(near.numerator, near.denominator))
         self._resampler = Resampler(
