@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Literal
 
 from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
 from capture.pacing import wait_until
+from capture.source_thread import SourceThread
 from dsp.errors import InputError
 
 
@@ -19,8 +19,7 @@ class FileCamera:
         self.path, self._pace = Path(path), pace
         self.start_ns: int | None = None  # set before `start` to share one start with a sound file
         self._info: VideoInfo | None = None
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = SourceThread("file camera")
 
     def open(self) -> VideoInfo:
         """Raises InputError when the file is absent or holds no pictures."""
@@ -53,21 +52,13 @@ class FileCamera:
     def start(self, sink: Sink) -> None:
         """Begin to play in a thread of its own."""
         self.open()
-        if self._thread is not None:
-            raise RuntimeError("this source was started already")
-        self._stop.clear()
+        self._thread.prepare()
         begin = self.start_ns if self.start_ns is not None else monotonic_ns()
-        self._thread = threading.Thread(
-            target=self._play, args=(sink, begin), name="file camera", daemon=True
-        )
-        self._thread.start()
+        self._thread.begin(self._play, sink, begin)
 
     def stop(self) -> None:
         """Stop playing; the sink is not called after this returns."""
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        self._thread = None
+        self._thread.end()
 
     def close(self) -> None:
         """Same as stop: nothing else is held."""
@@ -79,17 +70,17 @@ class FileCamera:
         capture = cv2.VideoCapture(str(self.path), cv2.CAP_FFMPEG)
         seq, t_ns = 0, begin
         try:
-            while not self._stop.is_set():
+            while not self._thread.stopping.is_set():
                 ok, image = capture.read()
                 if not ok or image is None:
                     break
                 t_ns = begin + round(float(capture.get(cv2.CAP_PROP_POS_MSEC)) * 1e6)
-                if self._pace == "realtime" and not wait_until(t_ns, self._stop):
+                if self._pace == "realtime" and not wait_until(t_ns, self._thread.stopping):
                     return
                 image.flags.writeable = False
                 sink(VideoFrame(t_ns, seq, image, "container"))
                 seq += 1
         finally:
             capture.release()
-        if not self._stop.is_set():
+        if not self._thread.stopping.is_set():
             sink(SourceEvent(t_ns, "camera", "ended", f"{self.path.name} is over", {"pictures": seq}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from capture.blocks import AudioBlock, AudioInfo, Sink, SourceEvent, monotonic_ns
 from capture.pacing import wait_until
+from capture.source_thread import SourceThread
 from dsp.errors import InputError, MissingDependency
 
 _BITS = {"PCM_U8": 8, "PCM_S8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32, "FLOAT": 24, "DOUBLE": 24}
@@ -40,8 +40,7 @@ class FileMicrophone:
         self._rate_hz, self._channels = rate_hz, channels
         self._format, self._block_ms, self._pace = format, block_ms, pace
         self._info: AudioInfo | None = None
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = SourceThread("file microphone")
 
     def open(self) -> AudioInfo:
         """Check the file against the rig. Raises InputError; MissingDependency without libsndfile."""
@@ -96,21 +95,13 @@ class FileMicrophone:
     def start(self, sink: Sink) -> None:
         """Begin to play in a thread of its own."""
         info = self.open()
-        if self._thread is not None:
-            raise RuntimeError("this source was started already")
-        self._stop.clear()
+        self._thread.prepare()
         begin = self.start_ns if self.start_ns is not None else monotonic_ns()
-        self._thread = threading.Thread(
-            target=self._play, args=(sink, info, begin), name="file microphone", daemon=True
-        )
-        self._thread.start()
+        self._thread.begin(self._play, sink, info, begin)
 
     def stop(self) -> None:
         """Stop playing; the sink is not called after this returns."""
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        self._thread = None
+        self._thread.end()
 
     def close(self) -> None:
         """Same as stop: nothing else is held."""
@@ -122,13 +113,13 @@ class FileMicrophone:
         bad = _NotNumbers(self.path.name, rate, begin)
         try:
             with soundfile.SoundFile(self.path) as file:
-                while not self._stop.is_set():
+                while not self._thread.stopping.is_set():
                     samples, no_number = _read_int32(file, info.block_frames)
                     if not len(samples):
                         break
                     t_ns = begin + first * 1_000_000_000 // rate
                     end_ns = begin + (first + len(samples)) * 1_000_000_000 // rate
-                    if self._pace == "realtime" and not wait_until(end_ns, self._stop):
+                    if self._pace == "realtime" and not wait_until(end_ns, self._thread.stopping):
                         return
                     if (event := bad.add(first, no_number)) is not None:
                         sink(event)
@@ -139,7 +130,7 @@ class FileMicrophone:
             sink(SourceEvent(monotonic_ns(), "microphone", "error", f"{self.path}: {error}"))
         if (event := bad.take()) is not None:
             sink(event)
-        if not self._stop.is_set():
+        if not self._thread.stopping.is_set():
             end_ns = begin + first * 1_000_000_000 // rate
             sink(SourceEvent(end_ns, "microphone", "ended", f"{self.path.name} is over", {"frames": first}))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 
 import numpy as np
 
 from capture.blocks import AudioInfo, Sink, SourceEvent, monotonic_ns
 from capture.clock import ClockState
+from capture.portaudio_devices import InputDevice
+from capture.source_thread import SourceThread
 from capture.stamping import BlockStamper, BufferQueue
 from dsp.errors import HearthError
 
@@ -44,8 +45,7 @@ class LiveMicrophone(ABC):
         self.reconnect = reconnect
         self._info: AudioInfo | None = None
         self._queue = BufferQueue()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = SourceThread(f"{self.backend} microphone")
         self._stamper: BlockStamper | None = None
 
     # what a backend does
@@ -77,23 +77,15 @@ class LiveMicrophone(ABC):
     def start(self, sink: Sink) -> None:
         """Begin to deliver blocks from a thread of this source."""
         info = self.open()
-        if self._thread is not None:
-            raise RuntimeError("this source was started already")
-        self._stop.clear()
+        self._thread.prepare()
         self._queue = BufferQueue()
         self._stamper = BlockStamper(info.rate_hz, sink)
         self._start_stream()
-        self._thread = threading.Thread(
-            target=self._pump, args=(sink, self._stamper), name=f"{self.backend} microphone", daemon=True
-        )
-        self._thread.start()
+        self._thread.begin(self._pump, sink, self._stamper)
 
     def stop(self) -> None:
         """Stop; the sink is not called after this returns."""
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        self._thread = None
+        self._thread.end()
         self._close_stream()
         self._info = None
 
@@ -108,19 +100,38 @@ class LiveMicrophone(ABC):
 
     # inside
 
+    def _info_of(self, device: InputDevice, rate_hz: int, latency_s: float, portaudio: str) -> AudioInfo:
+        """What a PortAudio backend opened, in the same words whichever backend it is."""
+        return AudioInfo(
+            name=device.name,
+            backend=self.backend,
+            rate_hz=rate_hz,
+            channels=self.channels,
+            format=self.format,
+            bits=24,
+            block_frames=self.block_frames,
+            detail={
+                "host_api": device.host_api,
+                "device_channels": device.channels,
+                "hardware": device.is_hardware,
+                "input_latency_s": round(latency_s, 4),
+                "portaudio": portaudio,
+            },
+        )
+
     def _deliver(self, data: bytes, flags: tuple[str, ...] = ()) -> None:
         """For the backend's callback: stamp the arrival and return at once."""
         self._queue.put(data, monotonic_ns(), flags)
 
     def _pump(self, sink: Sink, stamper: BlockStamper) -> None:
         first = True
-        while not self._stop.is_set():
+        while not self._thread.stopping.is_set():
             item = self._queue.get(timeout=2.0 if first else _LOST_AFTER_S)
             if item is not None:
                 self._push(stamper, item)
                 first = False
                 continue
-            if self._stop.is_set():
+            if self._thread.stopping.is_set():
                 return
             detail = f"{self.device}: no sound arrives any more"
             if first:
@@ -137,11 +148,11 @@ class LiveMicrophone(ABC):
     def _take_back(self, sink: Sink, stamper: BlockStamper) -> bool:
         """Wait for the device and continue; False when stopped meanwhile."""
         tries = 0
-        while not self._stop.is_set():
+        while not self._thread.stopping.is_set():
             item = self._queue.get(timeout=0.0)  # it may only have stalled
             if item is None:
                 self._close_stream()
-                if self._stop.wait(_RETRY_S[min(tries, len(_RETRY_S) - 1)]):
+                if self._thread.stopping.wait(_RETRY_S[min(tries, len(_RETRY_S) - 1)]):
                     return False
                 tries += 1
                 self._queue = BufferQueue()

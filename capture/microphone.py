@@ -40,22 +40,8 @@ class PortAudioMicrophone(LiveMicrophone):
                     f"{device.describe()} does not do {self.rate_hz} Hz (`microphone.rate_hz`): {text}"
                 ) from None
             raise DeviceError(busy_message(device, text)) from None
-        return AudioInfo(
-            name=device.name,
-            backend=self.backend,
-            rate_hz=round(self._stream.samplerate),
-            channels=self.channels,
-            format=self.format,
-            bits=24,
-            block_frames=self.block_frames,
-            detail={
-                "host_api": device.host_api,
-                "device_channels": device.channels,
-                "hardware": device.is_hardware,
-                "input_latency_s": round(float(self._stream.latency), 4),
-                "portaudio": sd.get_portaudio_version()[1],
-            },
-        )
+        rate_hz = round(self._stream.samplerate)
+        return self._info_of(device, rate_hz, float(self._stream.latency), sd.get_portaudio_version()[1])
 
     def _start_stream(self) -> None:
         sd = load_sounddevice()

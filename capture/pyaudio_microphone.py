@@ -36,22 +36,8 @@ class PyAudioMicrophone(LiveMicrophone):
             )
         except (OSError, ValueError) as error:
             raise DeviceError(busy_message(device, str(error))) from None
-        return AudioInfo(
-            name=device.name,
-            backend=self.backend,
-            rate_hz=self.rate_hz,
-            channels=self.channels,
-            format=self.format,
-            bits=24,
-            block_frames=self.block_frames,
-            detail={
-                "host_api": device.host_api,
-                "device_channels": device.channels,
-                "hardware": device.is_hardware,
-                "input_latency_s": round(float(self._stream.get_input_latency()), 4),
-                "portaudio": pyaudio.get_portaudio_version_text(),
-            },
-        )
+        latency_s = float(self._stream.get_input_latency())
+        return self._info_of(device, self.rate_hz, latency_s, pyaudio.get_portaudio_version_text())
 
     def _start_stream(self) -> None:
         try:

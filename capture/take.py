@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +15,7 @@ from capture.fanout import Fanout
 from capture.recorder import Recorder
 from capture.recording import Meter, Recording
 from capture.rig import Rig, rig_to_dict
+from capture.stop_signals import StopSignals
 from dsp.errors import InputError
 from recordings.profile import Consent, Profile, check_fields
 from recordings.writer import new_episode_id
@@ -91,7 +91,8 @@ def record(
     video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
     recorder = Recorder(rig, opened, profile, audio, video, root=root, on_meter=on_meter, max_seconds=seconds)
     recorder.start()
-    with _Interrupts(recorder, enabled=handle_sigint):
+    signals = StopSignals(lambda: recorder.finish_because("interrupt"))
+    with signals if handle_sigint else nullcontext():
         try:
             opened.start(audio.sink, video.sink if video is not None else None)
             if on_start is not None:
@@ -110,27 +111,3 @@ def record(
         if on_finishing is not None:
             on_finishing()
         return recorder.stop()
-
-
-class _Interrupts:
-    """The first SIGINT or SIGTERM asks the recorder to end; the second aborts, also while it finishes."""
-
-    def __init__(self, recorder: Recorder, enabled: bool) -> None:
-        self._recorder, self._enabled = recorder, enabled
-        self._count = 0
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> None:
-        if self._enabled:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._count += 1
-        if self._count > 1:
-            raise KeyboardInterrupt
-        self._recorder.finish_because("interrupt")

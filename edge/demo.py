@@ -20,11 +20,12 @@ import msgspec
 
 from capture.rig import Rig
 from capture.sources import open_rig
+from capture.stop_signals import StopSignals
 from capture.take import new_profile
 from dsp.errors import CheckFailed, DeviceError, InputError
 from edge.home.service import home_of
 from edge.live import LiveService, check_ready
-from edge.live_session import StopSignals
+from edge.live_session import SECOND
 from edge.stream import Header
 from recordings import Episode
 from recordings.score import Score, score
@@ -163,7 +164,7 @@ def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = la
     rig = _demo_rig(rig, seed)
     check_ready(rig, record=True)
     tell(f"opening the rig {rig.name!r} (microphone: {rig.microphone.source}, camera: {rig.camera.source})")
-    with open_rig(rig) as opened, StopSignals() as stop:
+    with open_rig(rig) as opened, StopSignals(aborting=SECOND) as stop:
         profile = new_profile(rig, opened, "demo")
         home = home_of(rig, profile.home)
         service = LiveService(rig, opened, home=home, record=True, profile=profile)

@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+from capture.stop_signals import StopSignals
 from dsp.errors import DeviceError
 from edge.live import LiveService
 
+SECOND = (signal.SIGINT,)  # of the signals: aborts; a supervisor that sends SIGTERM twice means the same
 _METER_START_S = 30.0
 _METER_END_S = 20.0
 
@@ -58,36 +59,13 @@ class Meter:
         self._process.communicate()
 
 
-class StopSignals:
-    """The first SIGINT or SIGTERM asks for the end; a second SIGINT is a KeyboardInterrupt as usual."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> StopSignals:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.asked.set()
-
-
 def run(service: LiveService, seconds: float | None = None, measured: bool = False) -> dict[str, Any]:
     """Run a service until `seconds` have passed, its source is over, or Ctrl-C; returns the report.
 
     The report: `stopped` (seconds, ended, interrupt, failed), `service` (LiveService.stats) and, when
     measured, `subscriber` (edge.stream.meter.measure). Raises what made the service fail, after closing it.
     """
-    with StopSignals() as stop:
+    with StopSignals(aborting=SECOND) as stop:
         meter = Meter(service.stream_address) if measured else None
         try:
             service.start()

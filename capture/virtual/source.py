@@ -9,13 +9,13 @@ run ahead of the clock.
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture.blocks import AudioBlock, AudioInfo, Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
+from capture.source_thread import SourceThread
 from capture.virtual.mixing import RATE_HZ, DriftingReader
 
 if TYPE_CHECKING:
@@ -32,29 +32,19 @@ class _Paced:
         self._scene = scene
         self._name = name
         self._fast = fast
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = SourceThread(name)
 
     def start(self, sink: Sink) -> None:
         """Begin to deliver; returns at once."""
-        if self._thread is not None:
-            raise RuntimeError(f"the {self._name} is running already")
-        self._stop.clear()
+        self._thread.prepare()
         start_ns = self._scene.clock.join()
         self._scene.truth.start_ns = start_ns
-        self._thread = threading.Thread(
-            target=self._run, args=(sink, start_ns), name=self._name.replace(" ", "-"), daemon=True
-        )
-        self._thread.start()
+        self._thread.begin(self._run, sink, start_ns)
 
     def stop(self) -> None:
         """Stop to deliver; when this returns the sink is not called any more."""
-        if self._thread is None:
-            return
-        self._stop.set()
-        self._thread.join()
-        self._thread = None
-        self._scene.clock.leave()
+        if self._thread.end():
+            self._scene.clock.leave()
 
     def close(self) -> None:
         """Stop, if need be."""
@@ -67,9 +57,9 @@ class _Paced:
         """Sleep to an absolute time; False when stopped meanwhile."""
         if not self._fast:
             while (left := deadline_ns - monotonic_ns()) > 0:
-                if self._stop.wait(left / 1e9):
+                if self._thread.stopping.wait(left / 1e9):
                     return False
-        return not self._stop.is_set()
+        return not self._thread.stopping.is_set()
 
     def _ended(self, sink: Sink, t_ns: int) -> None:
         sink(SourceEvent(t_ns, self._name, "ended", "the virtual scene is over"))

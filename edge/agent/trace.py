@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 import numpy as np
 
+from capture.blocks import monotonic_ns
 from dsp.errors import InputError
 
 
@@ -30,7 +30,7 @@ class Trace:
 
     def add(self, kind: str, **data: Any) -> None:
         """One step."""
-        line = {"step": self.steps, "t_ns": time.clock_gettime_ns(time.CLOCK_MONOTONIC), "kind": kind, **data}
+        line = {"step": self.steps, "t_ns": monotonic_ns(), "kind": kind, **data}
         self.steps += 1
         if self._file is not None:
             self._file.write(json.dumps(line, ensure_ascii=False, default=_plain) + "\n")

@@ -7,9 +7,9 @@ declared before an episode is finished. Everything is published as an `event` an
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any, Literal
 
+from capture.blocks import monotonic_ns
 from dsp.errors import InputError
 from edge.home.twin import Home
 from edge.stream import CommandServer, Publisher
@@ -72,8 +72,7 @@ class AgentDesk:
 
     def _tell(self, kind: str, **data: Any) -> dict[str, Any]:
         if self._publisher is not None:
-            now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            self._publisher.publish("event", now, data={"kind": kind, **data})
+            self._publisher.publish("event", monotonic_ns(), data={"kind": kind, **data})
         return {"told": kind}
 
 
