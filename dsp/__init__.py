@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from dsp.resample import Resampler as Resampler
     from dsp.resample import resample as resample
     from dsp.resample import warm as warm
+    from dsp.sh_doa import ShDoaEstimator as ShDoaEstimator
+    from dsp.sh_doa import estimate_sh_doa as estimate_sh_doa
+    from dsp.sh_doa import sh_directions as sh_directions
     from dsp.spacing import SpacingCorrector as SpacingCorrector
     from dsp.spacing import correct_spacing as correct_spacing
     from dsp.spacing import spacing_filters as spacing_filters
@@ -120,6 +123,7 @@ _HOME = {
     "dsp.onset": ("Onset", "OnsetDetector", "onsets"),
     "dsp.peaks": ("several_directions",),
     "dsp.resample": ("Resampler", "resample", "warm"),
+    "dsp.sh_doa": ("ShDoaEstimator", "estimate_sh_doa", "sh_directions"),
     "dsp.spacing": ("SpacingCorrector", "correct_spacing", "spacing_filters", "spacing_limit_hz"),
     "dsp.spectrogram": ("Spectrogram", "SpectrogramStream", "spectrogram"),
     "dsp.track": ("Track", "TrackFrame", "Tracker", "track_sources"),

@@ -34,7 +34,7 @@ LOADING = 0.2
 PRIOR_FRAMES = 8.0
 LEAST_WHITE_NOISE_GAIN_DB = -3.0
 STRENGTH = 1.0
-FLOOR_DB = -14.0
+FLOOR_DB = -18.0
 RESET_DEG = 30.0  # after a turn by this much the covariance is learnt anew
 
 
