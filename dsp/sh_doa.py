@@ -45,8 +45,8 @@ LOUDNESS = 0.3
 # of all.
 SOURCE_RATIO = 3.0
 SOURCE_SHARE = 0.05
-# Uncertainty in degrees by confidence: about 70 % of the errors of the rows of 78 simulated talkers (RT60 0 to
-# 0.8 s, SNR 0 to 20 dB; rooms of seed 200 of `bench.doa_rooms`) were within it; a clip is better by CLIP_GAIN.
+# Uncertainty in degrees by confidence: about 70 % of the errors of the rows of 78 simulated talkers (RT60 0
+# to 0.8 s, SNR 0 to 20 dB; seed 200 of `bench.doa_rooms`) were within it; a clip is better by CLIP_GAIN.
 CONFIDENCES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.6, 1.0)
 UNCERTAINTIES_DEG = (90.0, 40.0, 22.0, 16.0, 13.5, 11.5, 5.0, 2.5, 2.2)
 CLIP_GAIN = 0.6
