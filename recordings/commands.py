@@ -230,6 +230,12 @@ def doa(
     sound_class: Annotated[
         int, typer.Option("--class", min=0, help="class index for --dcase: what is heard is not classified")
     ] = 0,
+    tracks: Annotated[
+        Path | None, typer.Option(help="write a table of the tracks, several per 100 ms (- for stdout)")
+    ] = None,
+    sounds: Annotated[
+        str, typer.Option(help="what is tracked: speech, or all (steady sounds as well)")
+    ] = "speech",
     plot: Annotated[
         Path | None, typer.Option(help="draw azimuth, elevation and spectrogram: FILE.png or FILE.svg")
     ] = None,
@@ -237,17 +243,29 @@ def doa(
     as_json: Json = False,
 ) -> None:
     """Direction of arrival, one row per 100 ms: as a table, as DCASE metadata, as a picture."""
-    from recordings.directions import dcase_csv, directions_csv, directions_of, in_words, summary
+    from recordings.directions import (
+        COLUMNS,
+        TRACK_COLUMNS,
+        dcase_csv,
+        directions_of,
+        in_words,
+        summary,
+        table_csv,
+        track_summary,
+        tracks_in_words,
+    )
     from recordings.directions_plot import directions_plot, plot_format
     from recordings.manifest import refuse_inside_sealed
     from recordings.storage import write_atomic
 
-    written = {"csv": csv, "dcase": dcase, "plot": plot}
-    to_stdout = [f"--{key} -" for key, value in written.items() if str(value) == "-"]
+    written = {"csv": csv, "tracks_csv": tracks, "dcase": dcase, "plot": plot}
+    to_stdout = [f"--{key.removesuffix('_csv')} -" for key, value in written.items() if str(value) == "-"]
     if len(to_stdout) + as_json > 1:
         raise InputError(
             f"{' and '.join([*to_stdout, *(['--json'] if as_json else [])])} both want stdout; name a file"
         )
+    if sounds not in ("speech", "all"):
+        raise InputError(f"--sounds is one of speech, all, not {sounds!r}")
     drawn = plot_format(plot) if plot is not None else ""
     for value in written.values():
         if value is not None and str(value) != "-":
@@ -262,27 +280,30 @@ def doa(
         spectrum = MelSpectrogram(frames, RELEASE_RATE_HZ)
     with progress(f"directions of {path.name}", source.frames) as advance:
         hear = (lambda block: None) if spectrum is None else (lambda block: spectrum.push(block[:, 0]))
-        rows = directions_of(source, named, advance, hear)
-    found = summary(rows)
+        directions = directions_of(source, named, advance, hear, sounds)
+    found = summary(directions.rows)
+    followed = track_summary(directions.tracks)
     contents: dict[str, bytes] = {}
     if csv is not None:
-        contents["csv"] = directions_csv(rows).encode()
+        contents["csv"] = table_csv(directions.rows, COLUMNS).encode()
+    if tracks is not None:
+        contents["tracks_csv"] = table_csv(directions.tracks, TRACK_COLUMNS).encode()
     if dcase is not None:
-        contents["dcase"] = dcase_csv(rows, sound_class).encode()
+        contents["dcase"] = dcase_csv(directions, sound_class).encode()
     if spectrum is not None:
-        contents["plot"] = directions_plot(drawn, rows, spectrum, source.duration_s, path.name, found)
+        contents["plot"] = directions_plot(drawn, directions, spectrum, source.duration_s, path.name, found)
     for key, data in contents.items():
         if str(written[key]) != "-":
             write_atomic(Path(str(written[key])), data)
     if to_stdout:
         print(next(data.decode() for key, data in contents.items() if str(written[key]) == "-"), end="")
         return
-    result = {"path": str(path), "format": named, **found, "problems": source.problems}
+    result = {"path": str(path), "format": named, **found, "problems": source.problems, "tracks": followed}
     result |= {key: str(written[key]) for key in contents}
-    text = [f"{path}: {in_words(found)}"]
+    text = [f"{path}: {in_words(found)}", *(f"  {line}" for line in tracks_in_words(followed))]
     text += [f"  note: {problem}" for problem in source.problems]
     text += [f"  written to {written[key]}" for key in contents]
-    emit({**result, "rows": rows}, as_json, text)
+    emit({**result, "rows": directions.rows}, as_json, text)
 
 
 def report(

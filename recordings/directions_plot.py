@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from dsp.errors import InputError
 from recordings.canvas import Canvas, PngCanvas, SvgCanvas
-from recordings.directions import ROW_S, Row, in_words
+from recordings.directions import ROW_S, Directions, Row, in_words
 from recordings.report_sound import RANGE_DB, MelSpectrogram, mel_from_hz
 from recordings.report_tracks import tick_label, time_ticks
 
@@ -23,6 +23,7 @@ INK, SOFT, GRID, FRAME, QUIET = "#211f1c", "#6a655d", "#ebe8e2", "#b9b3a8", "#d6
 # From faint to strong, evenly darker, so that it reads in grey as well.
 RAMP = ("#f6d7a7", "#f3ae6d", "#e07b4f", "#b94a5b", "#7d2a68", "#3b1458")
 HEAT = ("#ffffff", "#fdeebf", "#fdbf57", "#e8731a", "#9a3a08", "#2e1004")
+TRACKS = ("#0067a3", "#007d5c", "#8a4a86", "#5d6f00", "#00707a", "#4a4fc4")
 LEVELS = 10  # steps of the confidence scale
 MOST_DOTS = 4000
 MOST_BARS = 1200  # with more rows, bars of uncertainty would cover everything
@@ -38,7 +39,7 @@ def plot_format(path: Path) -> str:
 
 def directions_plot(
     kind: str,
-    rows: Sequence[Row],
+    directions: Directions,
     spectrum: MelSpectrogram,
     duration_s: float,
     name: str,
@@ -50,11 +51,12 @@ def directions_plot(
     canvas.text(LEFT, 32, _shorten(title, 90), 19, INK, bold=True)
     canvas.text(LEFT, 53, in_words(found), 12.5, SOFT)
     duration_s = max(duration_s, ROW_S)
+    rows = directions.rows
     shown = _shown(rows)
-    _angles(canvas, shown, duration_s, "azimuth_deg", AZIMUTH, len(rows))
-    _angles(canvas, shown, duration_s, "elevation_deg", ELEVATION, len(rows))
+    for key, span in (("azimuth_deg", AZIMUTH), ("elevation_deg", ELEVATION)):
+        _angles(canvas, shown, directions.tracks, duration_s, key, span, len(rows))
     _spectrum(canvas, spectrum, duration_s)
-    _confidence_key(canvas, len(rows))
+    _confidence_key(canvas, len(rows), bool(directions.tracks))
     _time_axis(canvas, duration_s)
     return canvas.data()
 
@@ -95,7 +97,13 @@ def _panel(canvas: Canvas, duration_s: float, span: tuple[float, float], title: 
 
 
 def _angles(
-    canvas: Canvas, rows: list[Row], duration_s: float, key: str, span: tuple[float, float], windows: int
+    canvas: Canvas,
+    rows: list[Row],
+    tracks: Sequence[Row],
+    duration_s: float,
+    key: str,
+    span: tuple[float, float],
+    windows: int,
 ) -> None:
     """Azimuth (180 at the top: left is up) or elevation as dots, with bars of uncertainty behind them."""
     azimuth = key == "azimuth_deg"
@@ -119,6 +127,8 @@ def _angles(
     )
     for angle, word in words.items():
         canvas.text(RIGHT + 9, y(angle) + 4, word, 11.5, SOFT)
+    for number in sorted({row["track"] for row in tracks}):
+        _track(canvas, [row for row in tracks if row["track"] == number], duration_s, key, y)
     quiet = [(_x(row["time_s"] + ROW_S / 2, duration_s), y(row[key])) for row in rows if not row["active"]]
     radius = float(np.clip(0.35 * (RIGHT - LEFT) * ROW_S / duration_s, 2.2, 3.8))
     canvas.dots(quiet, 0.7 * radius, QUIET)
@@ -135,6 +145,29 @@ def _angles(
         ]
         canvas.dots(dots, radius, _colour(RAMP, (level + 0.5) / LEVELS), "#ffffff" if radius > 2.6 else "")
     canvas.box(LEFT, top, RIGHT - LEFT, bottom - top, "", FRAME)
+
+
+def _track(canvas: Canvas, rows: list[Row], duration_s: float, key: str, y: Callable[[float], float]) -> None:
+    """A track as a ribbon behind the dots, with its number where it begins; thin while it coasts."""
+    colour = TRACKS[(rows[0]["track"] - 1) % len(TRACKS)]
+    piece: list[tuple[float, float]] = []
+    for before, row in zip([None, *rows[:-1]], rows, strict=True):
+        here = (_x(row["time_s"] + ROW_S / 2, duration_s), y(row[key]))
+        broken = before is None or row["time_s"] - before["time_s"] > 1.5 * ROW_S
+        if before is not None and not broken:
+            broken = abs(row[key] - before[key]) > 180  # over the rear, not through the front
+        if broken or (before is not None and before["coasting"] != row["coasting"]):
+            _ribbon(canvas, piece, colour, before)
+            piece = [] if broken or not piece else [piece[-1]]
+        if broken:
+            canvas.text(here[0] - 2, here[1] - 9, str(row["track"]), 11.5, colour, "end", bold=True)
+        piece.append(here)
+    _ribbon(canvas, piece, colour, rows[-1])
+
+
+def _ribbon(canvas: Canvas, piece: list[tuple[float, float]], colour: str, row: Row | None) -> None:
+    if row is not None and len(piece) > 1:
+        canvas.line(piece, _colour((colour, "#ffffff"), 0.65), 1.5 if row["coasting"] else 8.0)
 
 
 def _spectrum(canvas: Canvas, spectrum: MelSpectrogram, duration_s: float) -> None:
@@ -180,7 +213,7 @@ def _scale(
     canvas.text(left + wide + 47, (top + bottom) / 2, title, 12, INK, "middle", upright=True)
 
 
-def _confidence_key(canvas: Canvas, windows: int) -> None:
+def _confidence_key(canvas: Canvas, windows: int, tracks: bool) -> None:
     ticks = [(share, f"{share:g}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
     _scale(canvas, AZIMUTH, RAMP, LEVELS, ticks, "confidence")
     y, x = 75.0, LEFT
@@ -192,6 +225,10 @@ def _confidence_key(canvas: Canvas, windows: int) -> None:
     if windows <= MOST_BARS:
         canvas.line([(x + 5, y - 11), (x + 5, y + 3)], "#ecdac6", 4)
         canvas.text(x + 15, y, "68 % uncertainty", 11.5, SOFT)
+        x += 30 + 6.2 * 16
+    if tracks:
+        canvas.line([(x, y - 4), (x + 18, y - 4)], _colour((TRACKS[0], "#ffffff"), 0.65), 8)
+        canvas.text(x + 28, y, "track with its number; thin: coasting through a pause", 11.5, SOFT)
 
 
 def _time_axis(canvas: Canvas, duration_s: float) -> None:
