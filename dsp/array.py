@@ -1,14 +1,15 @@
-"""Front end for small microphone arrays that are not ambisonic, such as a square of four omni capsules.
+"""Front end for small microphone arrays that are not ambisonic: four capsules, say, omni or cardioid.
 
-Two ways in: the direction straight from the capsules by steered response power with phase transform
-(SRP-PHAT: DiBiase, Silverman, Brandstein, in Microphone Arrays, Springer 2001, chapter 8), or a
-conversion to first-order ambisonics by a least-squares encoder (Moreau, Daniel, Bertet, AES 120, 2006;
-Tikhonov-limited), after which everything else in `dsp` applies.
+Two ways in: the direction straight from the capsules by steered response power, with phase transform for
+omni capsules (SRP-PHAT: DiBiase, Silverman, Brandstein, in Microphone Arrays, Springer 2001, chapter 8) and
+with the capsules' gains for directional ones (`dsp.directional_array`); or a conversion to first-order
+ambisonics by a least-squares encoder (Moreau, Daniel, Bertet, AES 120, 2006; Tikhonov-limited), after which
+everything else in `dsp` applies.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy.typing as npt
 from numba import njit
 from scipy.signal import fftconvolve
 
-from dsp.doa import DECAY_S, ONSET_RATIO, DirectionEstimate, Doa
+from dsp.directional_array import DirectionalModel, sphere
+from dsp.doa import DirectionEstimate, Doa
 from dsp.errors import InputError
 from dsp.stft import StftPlan, stft
 
@@ -27,22 +29,63 @@ SPEED_OF_SOUND = 343.0
 LOW_HZ = 200.0
 HIGH_HZ = 7000.0
 SILENCE_DBFS = -110.0
-ACTIVE_CONFIDENCE = 0.25
+DECAY_S = 0.060  # the room's decay that an onset must rise out of
+ONSET_RATIO = 1.5
 # Own azimuths of a row scatter by about this much in a furnished room; it bounds what averaging can gain.
 _FLOOR_DEG = 1.5
+
+
+class _PhaseModel:
+    """SRP-PHAT of omni capsules: the statistics are weighted phase-only cross-spectra (rows, pairs, bins)."""
+
+    active_confidence = 0.25
+    clip_spread_deg = 0.0
+
+    def __init__(self, fs: int, positions: F64) -> None:
+        self.plan = StftPlan(fs, LOW_HZ, min(HIGH_HZ, 0.45 * fs))
+        first, second = np.triu_indices(len(positions), 1)
+        self._pairs = np.stack([first, second], 1)
+        self._baseline = positions[second] - positions[first]
+        self.most = float(len(self._pairs))  # the response to one plane wave of weight 1
+
+    def statistics(self, spectra: npt.NDArray[np.complex64], weight: F32) -> npt.NDArray[np.complex64]:
+        frames = self.plan.frames_per_row
+        rows = len(spectra) // frames
+        phase = spectra / np.maximum(np.abs(spectra), np.float32(1e-20))
+        cross = np.empty((rows, len(self._pairs), self.plan.bins), np.complex64)
+        for p, (i, j) in enumerate(self._pairs):
+            product = weight * phase[:, :, j] * phase[:, :, i].conj()
+            cross[:, p] = product.reshape(rows, frames, -1).sum(axis=1)
+        return cross
+
+    def response(self, cross: npt.NDArray, unit: F64) -> F64:
+        delay = unit @ self._baseline.T / SPEED_OF_SOUND
+        out = np.empty(len(unit))
+        step = self.plan.fs / self.plan.n_fft
+        _steered(cross, delay, self.plan.first_bin * step, step, out)
+        return out
+
+    def plane_wave(self, unit: F64) -> npt.NDArray[np.complex64]:
+        """Statistics of one plane wave of weight 1 per bin."""
+        delay = self._baseline @ unit / SPEED_OF_SOUND
+        wave = np.exp(2j * np.pi * delay[:, None] * self.plan.frequencies_hz)
+        return np.asarray(wave, np.complex64)
 
 
 @dataclass(frozen=True)
 class _Search:
     """What the search for one array and sample rate needs again and again."""
 
-    plan: StftPlan
-    pairs: npt.NDArray[np.int64]  # (pairs, 2)
-    baseline: F64  # (pairs, 3), metres
+    model: _PhaseModel | DirectionalModel
     grid: F64  # (directions, 3)
     grid_az: F64
     grid_el: F64
-    ideal_mean: float  # mean over the grid of the response to one plane wave
+    flat: bool  # up and down cannot be told apart
+    ideal_mean: float  # mean over the grid of the response to one plane wave of weight 1
+
+    @property
+    def plan(self) -> StftPlan:
+        return self.model.plan
 
 
 def _checked(x: npt.ArrayLike, positions_m: npt.ArrayLike) -> tuple[F32, F64]:
@@ -89,22 +132,39 @@ def _unit(azimuth: F64, elevation: F64) -> F64:
     )
 
 
+def _facing(positions: F64, facing: npt.ArrayLike | None, pattern: float) -> F64:
+    """Unit vectors (capsules, 3) of where the capsules point; by default away from the array's centre."""
+    if not 0.0 <= pattern <= 1.0:
+        raise InputError(f"pattern must be from 0 (figure of eight) to 1 (omni), not {pattern!r}")
+    look = positions - positions.mean(axis=0) if facing is None else np.asarray(facing, np.float64)
+    if look.shape != positions.shape:
+        raise InputError(f"facing must have the shape of positions_m, {positions.shape}, not {look.shape}")
+    length = np.linalg.norm(look, axis=1, keepdims=True)
+    if pattern < 1.0 and not np.all(length > 1e-9):
+        which = int(np.argmin(length))
+        raise InputError(f"capsule {which} points nowhere; give `facing`, a direction for every capsule")
+    return np.asarray(look / np.maximum(length, 1e-12))
+
+
+_Rows = tuple[tuple[float, ...], ...]
+
+
 @lru_cache(maxsize=8)
-def _search(positions: tuple[tuple[float, ...], ...], fs: int) -> _Search:
-    place = np.array(positions)
-    plan = StftPlan(fs, LOW_HZ, min(HIGH_HZ, 0.45 * fs))
-    first, second = np.triu_indices(len(place), 1)
-    baseline = place[second] - place[first]
-    elevations = np.arange(0, 80, 15) if is_planar(place) else np.arange(-75, 80, 15)
+def _search(positions: _Rows, fs: int, facing: _Rows, pattern: float) -> _Search:
+    place, look = np.array(positions), np.array(facing)
+    flat = is_planar(place) and (pattern == 1.0 or bool(np.all(np.abs(look[:, 2]) < 1e-3)))
+    elevations = np.arange(0, 80, 15) if flat else np.arange(-75, 80, 15)
     az, el = np.meshgrid(np.radians(np.arange(-180, 180, 5.0)), np.radians(elevations), indexing="ij")
     az, el = az.ravel(), el.ravel()
     grid = _unit(az, el)
-    search = _Search(plan, np.stack([first, second], 1), baseline, grid, az, el, 0.0)
-    flat = np.ones((len(baseline), plan.bins), np.complex64)
-    delay = grid[np.argmax(grid[:, 0])] @ baseline.T / SPEED_OF_SOUND
-    wave = np.exp(2j * np.pi * delay[:, None] * plan.frequencies_hz) * flat
-    ideal = float(np.mean(_response(wave.astype(np.complex64), grid, search)) / flat.size)
-    return replace(search, ideal_mean=ideal)
+    model: _PhaseModel | DirectionalModel
+    if pattern == 1.0:
+        model = _PhaseModel(fs, place)
+    else:
+        model = DirectionalModel(fs, place, look, pattern, grid)
+    wave = model.plane_wave(grid[np.argmax(grid[:, 0])])
+    ideal = float(np.mean(model.response(wave, grid)) / (model.most * model.plan.bins))
+    return _Search(model, grid, az, el, flat, ideal)
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
@@ -126,14 +186,6 @@ def _steered(
         out[d] = total
 
 
-def _response(cross: npt.NDArray[np.complex64], unit: F64, search: _Search) -> F64:
-    delay = unit @ search.baseline.T / SPEED_OF_SOUND
-    out = np.empty(len(unit))
-    plan = search.plan
-    _steered(cross, delay, plan.first_bin * plan.fs / plan.n_fft, plan.fs / plan.n_fft, out)
-    return out
-
-
 def _onset_weight(spectra: npt.NDArray[np.complex64], plan: StftPlan) -> F32:
     """Weight per (frame, bin): the fourth root of power, and cells without an onset count little."""
     power = np.sum(np.abs(spectra) ** 2, axis=2)
@@ -147,28 +199,23 @@ def _onset_weight(spectra: npt.NDArray[np.complex64], plan: StftPlan) -> F32:
     return weight.astype(np.float32)
 
 
-def _row_coherence(x: F32, search: _Search) -> tuple[npt.NDArray[np.complex64], F64, F64]:
-    """Weighted phase-only cross-spectra per row (rows, pairs, bins), their weight, and the level in dBFS."""
+def _row_statistics(x: F32, search: _Search) -> tuple[npt.NDArray, F64, F64]:
+    """The statistics of each row (rows, ...), their weight, and the level in dBFS."""
     plan = search.plan
     spectra = stft(x, plan)
     weight = _onset_weight(spectra, plan)
     rows = len(spectra) // plan.frames_per_row
-    phase = spectra / np.maximum(np.abs(spectra), np.float32(1e-20))
-    cross = np.empty((rows, len(search.pairs), plan.bins), np.complex64)
-    for p, (i, j) in enumerate(search.pairs):
-        product = weight * phase[:, :, j] * phase[:, :, i].conj()
-        cross[:, p] = product.reshape(rows, plan.frames_per_row, -1).sum(axis=1)
     total = weight.reshape(rows, -1).sum(axis=1).astype(np.float64)
     padded = np.zeros(rows * plan.row)
     padded[: len(x)] = np.mean(np.square(x, dtype=np.float64), axis=1)
     level = 10 * np.log10(np.maximum(padded.reshape(rows, -1).mean(axis=1), 1e-20))
-    return cross, total, level
+    return search.model.statistics(spectra, weight), total, level
 
 
-def _locate(cross: npt.NDArray[np.complex64], weight: float, search: _Search) -> tuple[float, float, float]:
-    """Azimuth and elevation (degrees) of the highest steered response of one cross-spectrum (pairs, bins),
-    refined off the grid, and the contrast: 1 for one plane wave, about 0 for a diffuse field."""
-    response = _response(cross, search.grid, search)
+def _locate(row: npt.NDArray, weight: float, search: _Search) -> tuple[float, float, float]:
+    """Azimuth and elevation (degrees) of the highest steered response to the statistics of a row or a sum of
+    rows, refined off the grid, and the contrast: 1 for one plane wave, about 0 for a diffuse field."""
+    response = search.model.response(row, search.grid)
     best = int(np.argmax(response))
     az, el = search.grid_az[best], search.grid_el[best]
     step = np.radians(5.0)
@@ -179,42 +226,62 @@ def _locate(cross: npt.NDArray[np.complex64], weight: float, search: _Search) ->
         da, de = np.meshgrid(np.arange(-2, 3) * 0.5 * step, np.arange(-2, 3) * 0.5 * step_el, indexing="ij")
         near_az = (az + da).ravel()
         near_el = np.clip(el + de, lowest, np.pi / 2).ravel()
-        values = _response(cross, _unit(near_az, near_el), search)
+        values = search.model.response(row, _unit(near_az, near_el))
         k = int(np.argmax(values))
         az, el = near_az[k], near_el[k]
         step *= 0.4
-    scale = max(weight * len(search.pairs), 1e-30)
+    scale = max(weight * search.model.most, 1e-30)
     contrast = (float(values.max()) - float(response.mean())) / scale / max(1 - search.ideal_mean, 1e-6)
     azimuth = (np.degrees(az) + 180.0) % 360.0 - 180.0
     return float(azimuth), float(np.degrees(el)), float(np.clip(contrast, 0.0, 1.0))
 
 
-def _prepare(x: npt.ArrayLike, positions_m: npt.ArrayLike, fs: int) -> tuple[F32, F64, _Search]:
+def _prepare(
+    x: npt.ArrayLike, positions_m: npt.ArrayLike, fs: int, facing: npt.ArrayLike | None, pattern: float
+) -> tuple[F32, _Search]:
     sound, positions = _checked(x, positions_m)
+    look = _facing(positions, facing, pattern)
     centred = positions - positions.mean(axis=0)
-    return sound, positions, _search(tuple(map(tuple, centred.tolist())), int(fs))
+    rows = [tuple(map(tuple, m.tolist())) for m in (centred, look)]
+    return sound, _search(rows[0], int(fs), rows[1], float(pattern))
 
 
-def estimate_array_doa(x: npt.ArrayLike, positions_m: npt.ArrayLike, fs: int) -> Doa:
-    """Direction of arrival at an array of omni capsules, one row per 100 ms.
+def estimate_array_doa(
+    x: npt.ArrayLike,
+    positions_m: npt.ArrayLike,
+    fs: int,
+    facing: npt.ArrayLike | None = None,
+    pattern: float = 1.0,
+) -> Doa:
+    """Direction of arrival at an array of omni or directional capsules, one row per 100 ms.
 
-    x: (frames, capsules) float; positions_m: (capsules, 3), x forward, y left, z up. A planar array cannot
-    tell up from down: its elevation is NaN. Raises InputError for shapes or positions that do not fit.
+    x: (frames, capsules) float; positions_m: (capsules, 3), x forward, y left, z up. pattern: the omni part
+    of a capsule, 1 omni, 0.5 cardioid, 0 figure of eight; facing: (capsules, 3) where a directional capsule
+    points, by default away from the array's centre. A planar array (with axes in its plane) cannot tell up
+    from down: its elevation is NaN. Raises InputError for shapes, positions and patterns that do not fit.
     """
-    sound, positions, search = _prepare(x, positions_m, fs)
-    cross, weight, level = _row_coherence(sound, search)
-    rows = len(cross)
+    sound, search = _prepare(x, positions_m, fs, facing, pattern)
+    statistics, weight, level = _row_statistics(sound, search)
+    rows = len(statistics)
     azimuth, elevation = np.full(rows, np.nan), np.full(rows, np.nan)
     confidence, uncertainty = np.zeros(rows), np.full(rows, np.nan)
     for r in range(rows):
         if level[r] < SILENCE_DBFS or weight[r] <= 0:
             continue
-        azimuth[r], elevation[r], confidence[r] = _locate(cross[r], weight[r], search)
+        azimuth[r], elevation[r], confidence[r] = _locate(statistics[r], weight[r], search)
         uncertainty[r] = _FLOOR_DEG + 10.0 * (1 - confidence[r]) / max(confidence[r], 0.05)
-    if is_planar(positions):
+    if search.flat:
         elevation[:] = np.nan
     times = np.arange(rows) * search.plan.row / search.plan.fs
-    return Doa(times, azimuth, elevation, confidence, uncertainty, level, confidence >= ACTIVE_CONFIDENCE)
+    return Doa(
+        times,
+        azimuth,
+        elevation,
+        confidence,
+        uncertainty,
+        level,
+        confidence >= search.model.active_confidence,
+    )
 
 
 def _scatter_deg(azimuth: F64, weight: F64, centre: float) -> tuple[float, float]:
@@ -228,33 +295,48 @@ def _scatter_deg(azimuth: F64, weight: F64, centre: float) -> tuple[float, float
     return rms, float(w.sum() ** 2 / np.sum(w**2))
 
 
-def estimate_array_azimuth(x: npt.ArrayLike, positions_m: npt.ArrayLike, fs: int) -> DirectionEstimate:
-    """The one azimuth that explains a whole clip of an array of omni capsules best (onset-weighted SRP-PHAT).
+def estimate_array_azimuth(
+    x: npt.ArrayLike,
+    positions_m: npt.ArrayLike,
+    fs: int,
+    facing: npt.ArrayLike | None = None,
+    pattern: float = 1.0,
+) -> DirectionEstimate:
+    """The one direction that explains a whole clip of an array best (onset-weighted steered response).
 
     Arguments as `estimate_array_doa`. `confidence` is the contrast of the steered response: 1 for one plane
     wave, 0 for a diffuse field. The elevation is NaN for a planar array. Silence gives NaN and confidence 0.
     """
-    sound, positions, search = _prepare(x, positions_m, fs)
-    cross, weight, level = _row_coherence(sound, search)
+    sound, search = _prepare(x, positions_m, fs, facing, pattern)
+    statistics, weight, level = _row_statistics(sound, search)
     heard = level >= SILENCE_DBFS
     if not heard.any() or weight[heard].sum() <= 0:
         return DirectionEstimate(np.nan, np.nan, 0.0, np.nan)
     total = float(weight[heard].sum())
-    azimuth, elevation, confidence = _locate(cross[heard].sum(axis=0), total, search)
-    per_row = [_locate(c, w, search) for c, w in zip(cross[heard], weight[heard], strict=True)]
+    azimuth, elevation, confidence = _locate(statistics[heard].sum(axis=0), total, search)
+    per_row = [_locate(c, w, search) for c, w in zip(statistics[heard], weight[heard], strict=True)]
     row_az = np.array([p[0] for p in per_row])
     vote = weight[heard] * np.array([p[2] for p in per_row]) ** 2
     rms, votes = _scatter_deg(row_az, vote, azimuth)
     uncertainty = float(np.hypot(_FLOOR_DEG, rms / np.sqrt(max(votes, 1.0))))
-    if confidence < ACTIVE_CONFIDENCE:
-        uncertainty = float(np.hypot(uncertainty, 100.0 * (1 - confidence / ACTIVE_CONFIDENCE)))
-    if is_planar(positions):
+    spread = search.model.clip_spread_deg * (1 - confidence) / max(confidence, 0.05)
+    uncertainty = float(np.hypot(uncertainty, spread))
+    enough = search.model.active_confidence
+    if confidence < enough:
+        uncertainty = float(np.hypot(uncertainty, 100.0 * (1 - confidence / enough)))
+    if search.flat:
         elevation = np.nan
     return DirectionEstimate(azimuth, elevation, confidence, uncertainty)
 
 
 def array_azimuths(
-    x: npt.ArrayLike, positions_m: npt.ArrayLike, fs: int, most: int = 2, apart_deg: float = 25.0
+    x: npt.ArrayLike,
+    positions_m: npt.ArrayLike,
+    fs: int,
+    most: int = 2,
+    apart_deg: float = 25.0,
+    facing: npt.ArrayLike | None = None,
+    pattern: float = 1.0,
 ) -> list[DirectionEstimate]:
     """Azimuths of up to `most` talkers in a clip, the strongest first.
 
@@ -262,12 +344,12 @@ def array_azimuths(
     the same instant. A further talker needs 15 % of the votes and `apart_deg` to the ones found before.
     `confidence` is the share of the votes. Arguments and errors as `estimate_array_doa`.
     """
-    sound, _, search = _prepare(x, positions_m, fs)
-    cross, weight, level = _row_coherence(sound, search)
+    sound, search = _prepare(x, positions_m, fs, facing, pattern)
+    statistics, weight, level = _row_statistics(sound, search)
     heard = np.flatnonzero((level >= SILENCE_DBFS) & (weight > 0))
     if heard.size == 0:
         return []
-    per_row = np.array([_locate(cross[r], weight[r], search) for r in heard])
+    per_row = np.array([_locate(statistics[r], weight[r], search) for r in heard])
     vote = weight[heard] * per_row[:, 2] ** 2
     total = vote.sum()
     axis = np.arange(-180.0, 180.0, 0.5)
@@ -315,12 +397,8 @@ def encoder_filters(
     """
     positions = np.asarray(positions_m, np.float64)
     positions = positions - positions.mean(axis=0)
-    n = np.arange(400) + 0.5
-    polar = np.arccos(1 - 2 * n / 400)
-    turn = np.pi * (1 + 5**0.5) * n
-    unit = np.stack([np.sin(polar) * np.cos(turn), np.sin(polar) * np.sin(turn), np.cos(polar)], axis=-1)
-    look = positions if facing is None else np.asarray(facing, np.float64)
-    look = look / np.maximum(np.linalg.norm(look, axis=1, keepdims=True), 1e-12)
+    unit = sphere(400)
+    look = _facing(positions, facing, pattern)
     gain = pattern + (1 - pattern) * (unit @ look.T)
     target = np.stack([np.ones(len(unit)), unit[:, 1], unit[:, 2], unit[:, 0]])
     if is_planar(positions) and pattern == 1.0:
