@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from recordings.clock_fit import fit_clock as fit_clock
     from recordings.episode import DoaTrack as DoaTrack
     from recordings.episode import Episode as Episode
+    from recordings.episode import TrackPath as TrackPath
     from recordings.episode import interrupted as interrupted
     from recordings.episode import list_episodes as list_episodes
     from recordings.importer import import_take as import_take
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _HOME = {
     "recordings.audio_file": ("AudioFile", "open_audio"),
     "recordings.clock_fit": ("ClockFit", "fit_clock"),
-    "recordings.episode": ("DoaTrack", "Episode", "interrupted", "list_episodes"),
+    "recordings.episode": ("DoaTrack", "Episode", "TrackPath", "interrupted", "list_episodes"),
     "recordings.importer": ("import_take",),
     "recordings.profile": ("Profile",),
     "recordings.repair_episode": ("RepairReport", "repair"),

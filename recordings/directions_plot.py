@@ -152,7 +152,7 @@ def _track(canvas: Canvas, rows: list[Row], duration_s: float, key: str, y: Call
     colour = TRACKS[(rows[0]["track"] - 1) % len(TRACKS)]
     piece: list[tuple[float, float]] = []
     for before, row in zip([None, *rows[:-1]], rows, strict=True):
-        here = (_x(row["time_s"] + ROW_S / 2, duration_s), y(row[key]))
+        here = (_x(row["time_s"] + ROW_S, duration_s), y(row[key]))  # where it is at the window's end
         broken = before is None or row["time_s"] - before["time_s"] > 1.5 * ROW_S
         if before is not None and not broken:
             broken = abs(row[key] - before[key]) > 180  # over the rear, not through the front

@@ -29,6 +29,7 @@ TIMELINE = "timeline.jsonl"
 CHECKS = "checks.json"
 TRUTH = "truth.json"
 RELEASE_RATE_HZ = 24000
+DOA_WINDOW_S = 0.1  # of the doa and track lines
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,21 @@ class DoaTrack:
 
     def __len__(self) -> int:
         return len(self.times_s)
+
+
+@dataclass(frozen=True)
+class TrackPath:
+    """Where a tracked talker was, one row per 100 ms; as DoaTrack. number: of the track. times_s: ends of the
+    windows. coasting: nothing was heard of it in that window."""
+
+    number: int
+    times_s: NDArray[np.float64]
+    t_ns: NDArray[np.int64]
+    azimuth_deg: NDArray[np.float64]
+    elevation_deg: NDArray[np.float64]
+    uncertainty_deg: NDArray[np.float64]
+    confidence: NDArray[np.float64]
+    coasting: NDArray[np.bool_]
 
 
 class Episode:
@@ -207,6 +223,10 @@ class Episode:
             np.array([bool(row.get("active")) for row in rows], np.bool_),
         )
 
+    def tracks(self) -> list[TrackPath]:
+        """The talkers that were followed, by number; empty before the episode is finished."""
+        return _track_paths([line for line in self.timeline() if line["type"] == "track"])
+
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
         if not path.is_file():
@@ -233,6 +253,31 @@ class Episode:
         from recordings.verify_episode import verify
 
         return verify(self.path)
+
+
+def _track_paths(rows: list[Line]) -> list[TrackPath]:
+    t_ns = np.array([row["t_ns"] for row in rows], np.int64)
+    numbers = np.array([row.get("track", 0) for row in rows], np.int64)
+
+    def column(key: str, which: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.array([np.nan if rows[i].get(key) is None else rows[i][key] for i in which], np.float64)
+
+    paths = []
+    for number in np.unique(numbers):
+        which = np.flatnonzero(numbers == number)
+        paths.append(
+            TrackPath(
+                int(number),
+                column("t_s", which) + DOA_WINDOW_S,
+                t_ns[which],
+                column("azimuth_deg", which),
+                column("elevation_deg", which),
+                column("uncertainty_deg", which),
+                column("confidence", which),
+                np.array([bool(rows[i].get("coasting")) for i in which], np.bool_),
+            )
+        )
+    return paths
 
 
 def list_episodes(root: str | Path) -> list[Episode]:

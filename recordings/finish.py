@@ -106,7 +106,8 @@ def is_first_order(episode: Episode) -> bool:
 
 
 def make_release(episode: Episode) -> list[Line]:
-    """Write foa_24k.wav from the original and give the doa lines for the timeline; [] when it is no FOA.
+    """Write foa_24k.wav from the original and give the doa and track lines for the timeline; [] when it is no
+    FOA.
 
     The release form is 32-bit float: FuMa's W rises by 3 dB on its way to AmbiX and a resampler overshoots,
     so a loud take would clip in 24-bit integers. Its length is ceil(frames * 24000 / rate).
@@ -117,10 +118,12 @@ def make_release(episode: Episode) -> list[Line]:
     if not episode.audio_paths or not is_first_order(episode) or episode.original.frames == 0:
         return []
     from dsp.doa import DoaEstimator
+    from dsp.track import Tracker
 
     source = episode.original
-    doa = DoaEstimator(fs=RELEASE_RATE_HZ)
+    doa, tracker = DoaEstimator(fs=RELEASE_RATE_HZ), Tracker(RELEASE_RATE_HZ)
     rows: list[Any] = []
+    frames: list[Any] = []
     writer = WavWriter(
         target, RELEASE_RATE_HZ, 4, sample_type="float", format_name="ambix", note=episode.profile.id
     )
@@ -128,11 +131,15 @@ def make_release(episode: Episode) -> list[Line]:
         for block in release_blocks(source, str(episode.format)):
             writer.write(block)
             # A float file may hold NaN, which dsp.check names; resampling and directions take it as silence.
-            rows += doa.push(np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0))
+            block = np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0)
+            rows += doa.push(block)
+            frames += tracker.push(block)
         rows += doa.flush()
+        frames += tracker.flush()
     finally:
         writer.close()
-    return doa_lines(rows, episode.audio_map, source.rate)
+    lines = doa_lines(rows, episode.audio_map, source.rate)
+    return lines + track_lines(frames, episode.audio_map, source.rate)
 
 
 def release_blocks(source: AudioFile, format_name: str) -> Iterator[NDArray[np.float32]]:
@@ -162,6 +169,27 @@ def doa_lines(rows: Sequence[Any], audio_map: AudioMap, rate_hz: int) -> list[Li
     """Rows of dsp.DoaEstimator as timeline lines, with their times on the session's clock."""
     times = audio_map.time_ns(np.array([row.t_s for row in rows]) * rate_hz)
     return [_doa_line(row, int(t_ns)) for row, t_ns in zip(rows, times, strict=True)]
+
+
+def track_lines(frames: Sequence[Any], audio_map: AudioMap, rate_hz: int) -> list[Line]:
+    """Frames of dsp.Tracker as timeline lines, one per track and window; none where nobody is tracked."""
+    frames = [frame for frame in frames if frame.tracks]
+    times = audio_map.time_ns(np.array([frame.t_s for frame in frames]) * rate_hz)
+    return [
+        {
+            "type": "track",
+            "t_ns": int(t_ns),
+            "t_s": round(float(frame.t_s), 6),
+            "track": int(track.id),
+            "azimuth_deg": round(float(track.azimuth_deg), 2),
+            "elevation_deg": round(float(track.elevation_deg), 2),
+            "uncertainty_deg": round(float(track.uncertainty_deg), 2),
+            "confidence": round(float(track.confidence), 4),
+            "coasting": bool(track.coasting),
+        }
+        for frame, t_ns in zip(frames, times, strict=True)
+        for track in frame.tracks
+    ]
 
 
 def _doa_line(row: Any, t_ns: int) -> Line:

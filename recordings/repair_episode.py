@@ -231,7 +231,9 @@ class _Repair:
         if timeline.torn_bytes:
             self.done.actions.append(f"{TIMELINE}: torn last line of {timeline.torn_bytes} bytes cut")
         self.done.problems += list(timeline.problems)
-        return [line for line in timeline.lines if line["type"] != "doa"]  # made again when finishing
+        return [
+            line for line in timeline.lines if line["type"] not in ("doa", "track")
+        ]  # made again when finishing
 
     def _fit_sound(self, lines: list[Line], frames: int) -> list[Line]:
         """Make the audio lines stamp exactly the frames that are on disk."""

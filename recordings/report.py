@@ -311,6 +311,11 @@ def directions_key(facts: Facts) -> str:
     kinds = {s.kind for s in facts.truth if s.intervals_s}
     items = ['<li class="key"><svg viewBox="0 0 20 20"><circle class="core" cx="10" cy="10" r="4"/></svg>'
              "measured every 0.1 s; larger and darker is more confident</li>"]  # fmt: skip
+    if facts.talkers:
+        items.append(
+            '<li class="key"><svg viewBox="0 0 20 20"><path class="tracked band" d="M3 10H17"/></svg>'
+            "tracked talker, with the number of the track; thin: through a pause</li>"
+        )
     for kind, text in (("talker", "true direction of the talker"), ("device", "true direction of a device")):
         if kind in kinds:
             items.append(

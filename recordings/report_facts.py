@@ -20,7 +20,7 @@ from recordings.report_decision import read_decision
 from recordings.report_events import marks_of_events
 from recordings.report_model import Facts, FileEntry, Floats, Mark, TrueSource, Verdict
 from recordings.report_rig import RigView, number, view_rig
-from recordings.report_timeline import PageClock, directions_of
+from recordings.report_timeline import PageClock, directions_of, talkers_of
 from recordings.storage import sha256_file
 from recordings.timeline import Line
 
@@ -230,4 +230,5 @@ def gather(
         target_device=(verdict.truth if verdict else None) or (profile.target_device if profile else None),
         names=names,
         decision=read_decision(events.evidence),
+        talkers=talkers_of(lines, clock),
     )

@@ -45,6 +45,22 @@ class DirectionTrack:
 
 
 @dataclass(frozen=True)
+class TalkerPath:
+    """A tracked talker, one row per window; `times_s` is the end of the window. coasting: a pause."""
+
+    number: int
+    times_s: Floats
+    azimuth_deg: Floats
+    elevation_deg: Floats
+    coasting: NDArray[np.bool_]
+
+    @property
+    def heard_s(self) -> float:
+        """Seconds in which it was heard."""
+        return 0.1 * float(np.count_nonzero(~self.coasting))
+
+
+@dataclass(frozen=True)
 class TrueSource:
     """A sound source whose place is known: a talker or a device of the virtual room."""
 
@@ -135,4 +151,5 @@ class Facts:
     declared_device: str | None = None
     target_device: str | None = None
     decision: Decision | None = None
+    talkers: tuple[TalkerPath, ...] = ()
     names: dict[str, str] = field(default_factory=dict)  # id of a device or person -> its name

@@ -10,11 +10,12 @@ import numpy as np
 
 from recordings import geometry
 from recordings.report_labels import Labels, Placed
-from recordings.report_model import Facts, Floats
+from recordings.report_model import Facts, Floats, TalkerPath
 from recordings.report_rig import RigView, sideways
 
 WIDTH, MARGIN = 420.0, 14.0
 CLUSTER_DEG = 20.0
+MOST_TRACKS, LEAST_HEARD_S = 8, 0.3
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ def bearing(facts: Facts) -> Bearing | None:
         talker = next((s for s in facts.truth if s.kind == "talker" and s.intervals_s), None)
         if talker is not None:
             start, end, what = talker.intervals_s[0][0], talker.intervals_s[-1][1], "talker"
+            end = min(end, facts.duration_s)  # the scene may go on after the take
         else:
             start, end, what = 0.0, facts.duration_s, "whole recording"
     track = facts.directions
@@ -145,11 +147,15 @@ def room_plan(facts: Facts, towards: Bearing | None) -> str:
         f'x2="{mic_x:.1f}" y2="{mic_y:.1f}"/>'
     )
     parts.append(_heard_by_agent(plan, facts))
+    parts += [_tracked(plan, path, 44.0 + 12.0 * (i % 5)) for i, path in enumerate(_followed(facts))]
     parts.append("</g>")
     labels = Labels(MARGIN, MARGIN, WIDTH - MARGIN, plan.height - MARGIN)
     labels.keep_clear(mic_x, mic_y, 9)
     for azimuth_deg in _ray_directions(plan, facts, towards):
         labels.ray((mic_x, mic_y), plan.ray_end(azimuth_deg))
+    for i, path in enumerate(_followed(facts)):
+        end = _around(plan, path.azimuth_deg[~path.coasting][-1:], 44.0 + 12.0 * (i % 5))[0]
+        labels.add(*end, str(path.number), 8, "tracked-name", first=True)
     parts += [_true_places(plan, facts, labels), _devices(plan, facts, labels)]
     parts += [_label_html(label) for label in labels.placed()]
     front = geometry.direction_in_room(0.0, 0.0, plan.yaw_deg)
@@ -161,6 +167,8 @@ def room_plan(facts: Facts, towards: Bearing | None) -> str:
     size = f"{plan.size[0]:g} × {plan.size[1]:g} m"
     name = escape(facts.rig.room_name)
     caption = _caption(towards)
+    if _followed(facts):
+        caption += " Arcs around the microphone: directions of the tracked talkers, with their numbers."
     if facts.decision is not None and facts.decision.sound is not None:
         caption += " Dotted: where the agent heard the sound that it was asked about."
     return (
@@ -195,6 +203,29 @@ def _metres(plan: Plan) -> str:
         (a, b), (c, d) = plan.xy((0, y)), plan.xy((plan.size[0], y))
         path += f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}"
     return f'<path class="grid" d="{path}"/>'
+
+
+def _followed(facts: Facts) -> list[TalkerPath]:
+    """The tracks worth a mark on the plan: those that were heard longest, in order of their number."""
+    longest = sorted((p for p in facts.talkers if p.heard_s >= LEAST_HEARD_S), key=lambda p: -p.heard_s)
+    return sorted(longest[:MOST_TRACKS], key=lambda p: p.number)
+
+
+def _around(plan: Plan, azimuth_deg: Floats, radius: float) -> list[tuple[float, float]]:
+    """Points around the microphone: a track has a direction and no distance."""
+    x, y = plan.xy(plan.microphone)
+    units = geometry.direction_in_room(azimuth_deg, np.zeros(len(azimuth_deg)), plan.yaw_deg)[..., :2]
+    return [(x + radius * float(u), y - radius * float(v)) for u, v in units]
+
+
+def _tracked(plan: Plan, path: TalkerPath, radius: float) -> str:
+    """The directions in which a talker was heard, as an arc around the microphone."""
+    azimuth = path.azimuth_deg[~path.coasting]
+    points = _around(plan, azimuth[:: len(azimuth) // 400 + 1], radius)
+    if len(points) == 1:
+        points *= 2
+    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return f'<path class="tracked" d="M{line}"/>'
 
 
 def _ray_directions(plan: Plan, facts: Facts, towards: Bearing | None) -> list[float]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsp.errors import HearthError
-from recordings.report_model import DirectionTrack, Floats
+from recordings.report_model import DirectionTrack, Floats, TalkerPath
 from recordings.report_rig import number
 from recordings.timeline import Line, read_timeline
 
@@ -91,6 +91,23 @@ def directions_of(lines: list[Line], clock: PageClock) -> DirectionTrack:
         uncertainty_deg=column("uncertainty_deg"),
         active=active & np.isfinite(azimuth) & np.isfinite(elevation),
     )
+
+
+def talkers_of(lines: list[Line], clock: PageClock) -> tuple[TalkerPath, ...]:
+    """The track lines by track, in order of time; lines without a number and a place are left out."""
+    tracks: dict[int, list[tuple[int, float, float, bool]]] = {}
+    for line in lines:
+        azimuth, elevation = number(line.get("azimuth_deg")), number(line.get("elevation_deg"))
+        if line["type"] == "track" and type(line.get("track")) is int and np.isfinite(azimuth + elevation):
+            row = (int(line["t_ns"]), azimuth, elevation, line.get("coasting") is True)
+            tracks.setdefault(line["track"], []).append(row)
+    paths = []
+    for name, rows in sorted(tracks.items()):
+        rows.sort()
+        times = clock(np.array([row[0] for row in rows], dtype=np.int64)) + WINDOW_S
+        azimuths, elevations = (np.array([row[i] for row in rows], dtype=np.float64) for i in (1, 2))
+        paths.append(TalkerPath(name, times, azimuths, elevations, np.array([row[3] for row in rows], bool)))
+    return tuple(paths)
 
 
 def frame_times(lines: list[Line], clock: PageClock) -> tuple[Floats, NDArray[np.int64]]:

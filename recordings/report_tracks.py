@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from recordings.report_model import DirectionTrack, Facts, Mark, TrueSource
+from recordings.report_model import DirectionTrack, Facts, Mark, TalkerPath, TrueSource
 from recordings.report_sound import RANGE_DB, Sound, mel_from_hz
 
 WIDTH = 10_000  # units of the time axis in every SVG
@@ -194,6 +194,7 @@ def directions(facts: Facts, which: str) -> str:
     parts.append(f'<path class="grid" d="{lines}"/>')
     for source in facts.truth:
         parts.append(_truth_path(source, azimuth, span, duration))
+    parts += [_talker_path(path, azimuth, span, duration) for path in facts.talkers]
     parts.append(_dots(facts.directions, azimuth, span, duration))
     inner = svg(height, "".join(parts), f"{which} over time")
     sides: tuple[tuple[int, str], ...]
@@ -201,6 +202,9 @@ def directions(facts: Facts, which: str) -> str:
         sides = ((2, "behind"), (25, "left"), (50, "front"), (75, "right"), (98, "behind"))
     else:
         sides = ((3, "above"), (50, "level"), (97, "below"))
+    for path in facts.talkers if azimuth else ():
+        at, top = percent(float(path.times_s[0]), duration), 100 * (span - path.azimuth_deg[0]) / (2 * span)
+        inner += f'<span class="talker-number" style="left:{at};top:{top:.1f}%">{path.number}</span>'
     inner += "".join(f'<span class="side" style="top:{top}%">{word}</span>' for top, word in sides)
     return track("Azimuth" if azimuth else "Elevation", "degrees", pixels, labels, inner, "direction-row")
 
@@ -226,6 +230,26 @@ def _dots(track_: DirectionTrack, azimuth: bool, span: int, duration_s: float) -
                 f'd="{"".join(dots)}"/>'
             )
     return "".join(paths)
+
+
+def _talker_path(path: TalkerPath, azimuth: bool, span: int, duration_s: float) -> str:
+    """Thick where it was heard, thin through pauses. A long recording is drawn with fewer points."""
+    values = path.azimuth_deg if azimuth else path.elevation_deg
+    step = len(values) // MAX_DOTS + 1
+    parts = {True: "", False: ""}
+    for i in range(step, len(values), step):
+        gone = path.times_s[i] - path.times_s[i - step] > 0.1 * step + 0.05
+        if gone or abs(values[i] - values[i - step]) > 180:  # ended meanwhile, or over the rear
+            continue
+        start, end = (
+            f"{WIDTH * path.times_s[k] / duration_s:.0f} {span - values[k]:.1f}" for k in (i - step, i)
+        )
+        parts[bool(path.coasting[i])] += f"M{start}L{end}"
+    return "".join(
+        f'<path class="tracked {kind}" d="{d}"/>'
+        for kind, d in (("pause", parts[True]), ("heard", parts[False]))
+        if d
+    )
 
 
 def _truth_path(source: TrueSource, azimuth: bool, span: int, duration_s: float) -> str:

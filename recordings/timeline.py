@@ -7,6 +7,7 @@ Lines (t_ns is CLOCK_MONOTONIC; in an imported episode it counts from the first 
   gap     stream, cause, and lost_frames + file_frame (audio) or dropped (video)
   event   kind, data                                   anything else that happened
   doa     t_s, azimuth_deg, elevation_deg, confidence, uncertainty_deg, active   one per 100 ms
+  track   t_s, track, azimuth_deg, elevation_deg, uncertainty_deg, confidence, coasting   per 100 ms and track
 `file_frame` counts frames in foa_48k/ (gaps are not filled there), `first_frame` those of the source.
 """
 
