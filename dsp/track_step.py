@@ -31,23 +31,9 @@ MAX_REMEMBERED = 16
 # Columns of a track. 0 to 2: direction, a unit vector. VX to VX + 2: its change per second. P00, P01, P11:
 # covariance of angle and rate per axis (rad, s). EVIDENCE: weight of its sure onsets, fading. HITS: rows
 # with such onsets. SILENT: rows since the last. AGE: rows. ID: 0 while tentative. CLOSE: rows for which it
-# has lain beside an older track. STRAIN: squared innovation against its expectation, smoothed; over 1 when
-# it lags behind.
-X, VX, P00, P01, P11, EVIDENCE, HITS, SILENT, AGE, ID, CLOSE, STRAIN = (
-    0,
-    3,
-    6,
-    7,
-    8,
-    9,
-    10,
-    11,
-    12,
-    13,
-    14,
-    15,
-)
-COLUMNS = 16
+# has lain beside an older track.
+VX, P00, P01, P11, EVIDENCE, HITS, SILENT, AGE, ID, CLOSE = 3, 6, 7, 8, 9, 10, 11, 12, 13, 14
+COLUMNS = 15
 # Columns of a remembered track: direction 0 to 2, then:
 MEMORY_ID, MEMORY_AGE = 3, 4
 _CHANCE = 0.067  # share of a uniform sphere within 30 degrees
@@ -61,14 +47,12 @@ class Settings(NamedTuple):
     silent_fade: float  # while not
     walk: float  # variance of the velocity's change per second
     drift: float  # of the direction's, per second
-    agility: float  # more walk per unit of strain
     spread: float  # variance of a vote around its talker
     gate: float  # at most so much of a track's own variance widens that
     uniform: float  # prior share of votes from nowhere
     least_part: float  # so much is added to each track's share of a row
     vote_noise: float  # variance of a row's mean direction: vote_noise / weight + row_noise
     row_noise: float
-    overlap: float  # power by which votes that two tracks claim make both less certain
     least_update: float  # weight of votes below which a row moves nothing
     memory: float  # of unexplained votes, per row
     birth_spread: float  # variance of votes that a track explains for good: no births beside it
@@ -122,10 +106,9 @@ def _predict(track: F64, s: Settings) -> None:  # pragma: no cover - compiled
     for i in range(3):
         track[VX + i] *= fade
     p00, p01, p11 = track[P00], track[P01], track[P11]
-    walk = s.walk * (1.0 + s.agility * max(0.0, track[STRAIN] - 1.0))
-    track[P00] = p00 + 2.0 * dt * p01 + dt * dt * p11 + walk * dt**3 / 3.0 + s.drift * dt
-    track[P01] = fade * (p01 + dt * p11) + walk * dt * dt / 2.0
-    track[P11] = fade * fade * p11 + walk * dt
+    track[P00] = p00 + 2.0 * dt * p01 + dt * dt * p11 + s.walk * dt**3 / 3.0 + s.drift * dt
+    track[P01] = fade * (p01 + dt * p11) + s.walk * dt * dt / 2.0
+    track[P11] = fade * fade * p11 + s.walk * dt
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
@@ -210,16 +193,13 @@ def _update(cells: F32, tracks: F64, count: int, s: Settings, part: F64) -> None
                 continue
             t = tracks[k]
             dx, dy, dz = _tangent_to(t, sums[k])
-            noise = (s.vote_noise / near[k] + s.row_noise) * (claimed[k] / near[k]) ** s.overlap
-            expected = t[P00] + noise
+            expected = t[P00] + s.vote_noise / near[k] + s.row_noise
             gain, rate = t[P00] / expected, t[P01] / expected
             if turn < 2:
                 moved[:] = t
                 _move(moved, gain * dx, gain * dy, gain * dz)
                 at[k] = moved[:3]
                 continue
-            strain = (dx * dx + dy * dy + dz * dz) / (2.0 * expected)
-            t[STRAIN] += 0.25 * (strain - t[STRAIN])
             t[VX] += rate * dx
             t[VX + 1] += rate * dy
             t[VX + 2] += rate * dz
@@ -286,7 +266,7 @@ def _begin(births: F32, tracks: F64, count: int, s: Settings) -> int:  # pragma:
     new[:] = 0.0
     new[0], new[1], new[2] = peak[0], peak[1], peak[2]
     new[P00], new[P11] = s.start_variance, s.start_rate_variance
-    new[EVIDENCE], new[HITS], new[STRAIN] = weight, 1.0, 1.0
+    new[EVIDENCE], new[HITS] = weight, 1.0
     clear_around(births, peak[0], peak[1], peak[2], _EDGE_40)
     return count + 1
 
