@@ -2,9 +2,9 @@
 
 48 -> 24 kHz is a half-band FIR (151 taps, of which 76 count): passband to 11 kHz, -103 dB from 13 kHz. Tones
 between 12 and 13 kHz fold into 11-12 kHz, above what direction finding and speech use; `quality="high"`
-rejects from 12.1 kHz on, at two to three times the cost. Rates that differ by a power of two go through a chain
-of half-band filters, other ratios through a polyphase bank. `docs/dsp.md` has the design and the measured
-figures.
+rejects from 12.1 kHz on, at two to three times the cost. Rates that differ by a power of two go through a
+chain of half-band filters, other ratios through a polyphase bank. `docs/dsp.md` has the design and the
+measured figures.
 
 Sources: Vaidyanathan, "Multirate Systems and Filter Banks" (1993), half-band filters and polyphase banks;
 half band design by a one-band equiripple filter: Vaidyanathan and Nguyen, IEEE Trans. CAS 34 (1987), 297-300;
