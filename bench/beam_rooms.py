@@ -28,8 +28,9 @@ class BeamScene:
     direct: F32
     azimuth_deg: float
     elevation_deg: float
-    interferer_azimuth_deg: float
     text: str
+    microphone_m: npt.NDArray[np.float64]  # (3,)
+    people_m: npt.NDArray[np.float64]  # (2, 3): talker, interferer
 
     def mixture(self, sir_db: float, snr_db: float, rng: np.random.Generator) -> F32:
         """Capsule signals: the interferer `sir_db` below the talker (mean power of the images while the
@@ -130,6 +131,7 @@ def simulate(rng: np.random.Generator, rt60_s: float, sayings: int = 1) -> BeamS
         (scale * heard(speech, bare.rir[0][0])).astype(np.float32),
         float(azimuth[0]),
         float(elevation[0]),
-        float(azimuth[1]),
         " ".join(text for text, _ in said),
+        mic,
+        people,
     )
