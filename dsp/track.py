@@ -9,6 +9,7 @@ direction only.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from dsp import histogram, track_step
 from dsp.direct_sound import STEADY_SHARE, DirectSoundVotes
-from dsp.doa import SILENCE_DBFS, _angles, _checked
+from dsp.doa import SILENCE_DBFS, _checked
 from dsp.errors import InputError
 from dsp.track_step import AGE, EVIDENCE, ID, P00, SILENT, STEP_S, VX, Settings
 
@@ -27,8 +28,8 @@ F64 = npt.NDArray[np.float64]
 Sounds = Literal["speech", "all"]
 COASTING_ROWS = 3  # without a sure onset
 EVIDENCE_SCALE = 3.0
-# Uncertainty over the filter's own, in degrees: u = a p^b by maximum likelihood over 19 minutes of tracks in the
-# rooms of SPEECH, scaled so that 68 % of the errors lie within.
+# Uncertainty over the filter's own, in degrees: u = a p^b by maximum likelihood over 19 minutes of tracks
+# in the rooms of SPEECH, scaled so that 68 % of the errors lie within.
 UNCERTAINTY_FIT = (2.47, 0.535)
 
 
@@ -188,31 +189,28 @@ class Tracker:
 
 
 def _track(t: F64) -> Track:
-    x, y = t[:2].tolist()
-    vx, vy, vz = t[VX : VX + 3].tolist()
-    azimuth, elevation = _angles(t)
+    row = t.tolist()
+    x, y, z = row[:3]
+    vx, vy, vz = row[VX : VX + 3]
     level = max(x * x + y * y, 1e-9)
+    azimuth = math.degrees(math.atan2(y, x))
     return Track(
-        int(t[ID]),
-        azimuth,
-        elevation,
-        float(np.degrees((x * vy - y * vx) / level)),
-        float(np.degrees(vz / np.sqrt(level))),
-        _uncertainty_deg(t),
-        _confidence(t),
-        STEP_S * float(t[AGE]),
-        bool(t[SILENT] >= COASTING_ROWS),
+        int(row[ID]),
+        azimuth if azimuth < 180.0 else -180.0,
+        math.degrees(math.atan2(z, math.sqrt(level))),
+        math.degrees((x * vy - y * vx) / level),
+        math.degrees(vz / math.sqrt(level)),
+        _uncertainty_deg(row[P00]),
+        1.0 - math.exp(-row[EVIDENCE] / EVIDENCE_SCALE),
+        STEP_S * row[AGE],
+        row[SILENT] >= COASTING_ROWS,
     )
 
 
-def _uncertainty_deg(t: F64) -> float:
-    """From the filter's own standard deviation, which does not know of reflections that pull for seconds."""
-    own = np.degrees(np.sqrt(t[P00]))
-    return float(min(90.0, UNCERTAINTY_FIT[0] * own ** UNCERTAINTY_FIT[1]))
-
-
-def _confidence(t: F64) -> float:
-    return float(1.0 - np.exp(-t[EVIDENCE] / EVIDENCE_SCALE))
+def _uncertainty_deg(variance: float) -> float:
+    """From the filter's own variance (rad^2), which does not know of reflections that pull for seconds."""
+    scale, power = UNCERTAINTY_FIT
+    return min(90.0, scale * math.degrees(math.sqrt(variance)) ** power)
 
 
 def track_sources(
