@@ -53,7 +53,7 @@ _TABLE = (
                 "JPEG (or raw uint8 BGR) picture, shape (height, width, 3)"),
     MessageSpec("doa",      "10/s",                "deg",            "live",       True,  "every",
                 "azimuth_deg, elevation_deg, confidence, uncertainty_deg, level_dbfs, active"),
-    MessageSpec("tracks",   "10/s",                "deg",            "live",       False, "every",
+    MessageSpec("tracks",   "10/s",                "deg",            "live",       True,  "every",
                 "tracks: list of {id, azimuth_deg, elevation_deg, their rates, uncertainty_deg, ...}"),
     MessageSpec("activity", "1 per 20 ms hop",     "dBFS",           "live",       False, "every",
                 "hops: list of {t_ns, active, level_dbfs, floor_dbfs}, all that a block completes"),
