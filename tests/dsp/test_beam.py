@@ -164,6 +164,19 @@ def test_steering_makes_no_click(method: str, postfilter: bool, radius: float) -
         assert np.abs(y[-FS // 8 :]).max() < 0.3  # behind the beam: -6 dB
 
 
+@pytest.mark.parametrize("method,postfilter,radius", KINDS)
+def test_steering_at_a_sample_does_not_depend_on_blocks(method: str, postfilter: bool, radius: float) -> None:
+    x = 0.1 * np.random.default_rng(8).standard_normal((8000, 4)).astype(np.float32)
+    results = []
+    for size in (8000, 173):
+        beam = Beamformer(FS, 0, 0, method, postfilter, radius_m=radius)
+        parts = [beam.push(x[a : min(a + size, 3001)]) for a in range(0, 3001, size)]
+        beam.steer(-60, 20)
+        parts += [beam.push(x[a : a + size]) for a in range(3001, 8000, size)]
+        results.append(np.concatenate([*parts, beam.flush()]))
+    np.testing.assert_array_equal(results[0], results[1])
+
+
 def test_silence_and_small_sounds_stay_finite() -> None:
     assert not beamform(np.zeros((3000, 4), np.float32), FS, 0, 0).any()
     tiny = beamform(1e-9 * np.ones((3000, 4), np.float32), FS, 0, 0)
