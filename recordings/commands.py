@@ -243,67 +243,26 @@ def doa(
     as_json: Json = False,
 ) -> None:
     """Direction of arrival, one row per 100 ms: as a table, as DCASE metadata, as a picture."""
-    from recordings.directions import (
-        COLUMNS,
-        TRACK_COLUMNS,
-        dcase_csv,
-        directions_of,
-        in_words,
-        summary,
-        table_csv,
-        track_summary,
-        tracks_in_words,
-    )
-    from recordings.directions_plot import directions_plot, plot_format
-    from recordings.manifest import refuse_inside_sealed
-    from recordings.storage import write_atomic
+    from recordings.directions import in_words, track_summary, tracks_in_words
+    from recordings.directions_files import DirectionFiles
 
-    written = {"csv": csv, "tracks_csv": tracks, "dcase": dcase, "plot": plot}
-    to_stdout = [f"--{key.removesuffix('_csv')} -" for key, value in written.items() if str(value) == "-"]
-    if len(to_stdout) + as_json > 1:
-        raise InputError(
-            f"{' and '.join([*to_stdout, *(['--json'] if as_json else [])])} both want stdout; name a file"
-        )
     if sounds not in ("speech", "all"):
         raise InputError(f"--sounds is one of speech, all, not {sounds!r}")
-    drawn = plot_format(plot) if plot is not None else ""
-    for value in written.values():
-        if value is not None and str(value) != "-":
-            refuse_inside_sealed(value)
+    files = DirectionFiles(csv, tracks, dcase, plot, sound_class)
+    files.check(as_json)
     source, named = _sound_of(path, format_name)
-    spectrum = None
-    if plot is not None:
-        from recordings.episode import RELEASE_RATE_HZ
-        from recordings.report_sound import MelSpectrogram
-
-        frames = -(-source.frames * RELEASE_RATE_HZ // source.rate)
-        spectrum = MelSpectrogram(frames, RELEASE_RATE_HZ)
     with progress(f"directions of {path.name}", source.frames) as advance:
-        hear = (lambda block: None) if spectrum is None else (lambda block: spectrum.push(block[:, 0]))
-        directions = directions_of(source, named, advance, hear, sounds)
-    found = summary(directions.rows)
-    followed = track_summary(directions.tracks)
-    contents: dict[str, bytes] = {}
-    if csv is not None:
-        contents["csv"] = table_csv(directions.rows, COLUMNS).encode()
-    if tracks is not None:
-        contents["tracks_csv"] = table_csv(directions.tracks, TRACK_COLUMNS).encode()
-    if dcase is not None:
-        contents["dcase"] = dcase_csv(directions, sound_class).encode()
-    if spectrum is not None:
-        contents["plot"] = directions_plot(drawn, directions, spectrum, source.duration_s, path.name, found)
-    for key, data in contents.items():
-        if str(written[key]) != "-":
-            write_atomic(Path(str(written[key])), data)
-    if to_stdout:
-        print(next(data.decode() for key, data in contents.items() if str(written[key]) == "-"), end="")
+        directions, found, printed = files.make(source, named, path.name, sounds, advance)
+    if printed is not None:
+        print(printed, end="")
         return
+    followed = track_summary(directions.tracks)
+    written = {"tracks_csv" if name == "tracks" else name: str(p) for name, p in files.wanted.items()}
     result = {"path": str(path), "format": named, **found, "problems": source.problems, "tracks": followed}
-    result |= {key: str(written[key]) for key in contents}
     text = [f"{path}: {in_words(found)}", *(f"  {line}" for line in tracks_in_words(followed))]
     text += [f"  note: {problem}" for problem in source.problems]
-    text += [f"  written to {written[key]}" for key in contents]
-    emit({**result, "rows": directions.rows}, as_json, text)
+    text += [f"  written to {where}" for where in written.values()]
+    emit({**result, **written, "rows": directions.rows}, as_json, text)
 
 
 def report(
