@@ -58,7 +58,7 @@ class DirectionFiles:
     def make(
         self, source: AudioFile, format_name: str, name: str, sounds: str, advance: Callable[[float], None]
     ) -> tuple[Directions, dict[str, Any], str | None]:
-        """Find the directions and write the files; (directions, their summary, what belongs on stdout, if anything)."""
+        """Find the directions and write the files: (directions, their summary, text for stdout or None)."""
         frames = -(-source.frames * RELEASE_RATE_HZ // source.rate)
         spectrum = MelSpectrogram(frames, RELEASE_RATE_HZ) if self.plot is not None else None
         hear = (lambda block: None) if spectrum is None else (lambda block: spectrum.push(block[:, 0]))
