@@ -177,6 +177,7 @@ class DirectSoundVotes:
         self._envelope = np.zeros(plan.bins, np.float32)
         self._mean = np.zeros(plan.bins, np.float32)
         self._rows = 0
+        self.powers = np.zeros(2)  # mean power per bin in the halves of the last row
         self._trust = (1.0 / (1.0 + (plan.frequencies_hz / TRUST_HZ) ** 2)).astype(np.float32)
         step_s = plan.hop / plan.fs
         values = (
@@ -210,4 +211,6 @@ class DirectSoundVotes:
             cells,
             sure,
         )
+        middle = len(self._power) // 2
+        self.powers[0], self.powers[1] = self._power[:middle].mean(), self._power[middle:].mean()
         self._rows += 1

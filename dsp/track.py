@@ -70,6 +70,7 @@ SPEECH = Settings(
     evidence_fade=0.87,
     confirm=3.0,
     confirm_hits=2.0,
+    dip=0.6,
     ghost=0.15,
     tentative_rows=12.0,
     hold_rows=20.0,
@@ -131,7 +132,8 @@ class Tracker:
                 raise InputError(f"{name} must be from 0 to 3600 s, not {value!r}")
         self.fs = int(fs)
         self.sounds = sounds
-        self._settings = SPEECH._replace(hold_rows=10.0 * hold_s, remember_rows=10.0 * remember_s)
+        settings = SPEECH._replace(hold_rows=10.0 * hold_s, remember_rows=10.0 * remember_s)
+        self._settings = settings._replace(dip=np.inf) if sounds == "all" else settings
         self._cells, self._sure, self._births = histogram.empty(), histogram.empty(), histogram.empty()
         self._tracks = np.zeros((track_step.MAX_TRACKS, track_step.COLUMNS))
         self._remembered = np.zeros((track_step.MAX_REMEMBERED, 5))
@@ -183,7 +185,14 @@ class Tracker:
 
     def _step(self, cells: F32, sure: F32) -> tuple[Track, ...]:
         count = track_step.advance(
-            cells, sure, self._births, self._tracks, self._remembered, self._clock, self._settings
+            cells,
+            sure,
+            self._votes.powers,
+            self._births,
+            self._tracks,
+            self._remembered,
+            self._clock,
+            self._settings,
         )
         return tuple(_track(t) for t in self._tracks[:count] if t[ID] > 0)
 

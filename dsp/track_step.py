@@ -31,9 +31,11 @@ MAX_REMEMBERED = 16
 # Columns of a track. 0 to 2: direction, a unit vector. VX to VX + 2: its change per second. P00, P01, P11:
 # covariance of angle and rate per axis (rad, s). EVIDENCE: weight of its sure onsets, fading. HITS: rows
 # with such onsets. SILENT: rows since the last. AGE: rows. ID: 0 while tentative. CLOSE: rows for which it
-# has lain beside an older track.
+# has lain beside an older track. LOUDEST: greatest power of 50 ms since it began. DIPPED: 1 when that has
+# fallen.
 VX, P00, P01, P11, EVIDENCE, HITS, SILENT, AGE, ID, CLOSE = 3, 6, 7, 8, 9, 10, 11, 12, 13, 14
-COLUMNS = 15
+LOUDEST, DIPPED = 15, 16
+COLUMNS = 17
 # Columns of a remembered track: direction 0 to 2, then:
 MEMORY_ID, MEMORY_AGE = 3, 4
 _CHANCE = 0.067  # share of a uniform sphere within 30 degrees
@@ -65,6 +67,7 @@ class Settings(NamedTuple):
     evidence_fade: float  # per row
     confirm: float  # evidence that confirms a track,
     confirm_hits: float  # in so many rows,
+    dip: float  # after the power has fallen to this part of its greatest since the track began,
     ghost: float  # and not less than this part of the strongest track's
     tentative_rows: float  # a tentative track ends after so many rows without a hit,
     hold_rows: float  # a confirmed one after so many
@@ -312,18 +315,29 @@ def _beside(tracks: F64, k: int, s: Settings) -> bool:  # pragma: no cover - com
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def advance(
-    cells: F32, sure: F32, births: F32, tracks: F64, remembered: F64, clock: F64, s: Settings
+    cells: F32,
+    sure: F32,
+    powers: F64,
+    births: F32,
+    tracks: F64,
+    remembered: F64,
+    clock: F64,
+    s: Settings,
 ) -> int:  # pragma: no cover - compiled
-    """One step. cells, sure: histograms of this row's votes. Carried from row to row: births, the histogram
-    of votes that no track explains; tracks (MAX_TRACKS, COLUMNS), oldest first; remembered (MAX_REMEMBERED,
-    5), tracks that ended; clock (3,): tracks now, next id, next place in `remembered`. Returns the number
-    of tracks; those with ID > 0 are confirmed."""
+    """One step. cells, sure: histograms of this row's votes. powers: of its halves. Carried from row to
+    row: births, the histogram of votes that no track explains; tracks (MAX_TRACKS, COLUMNS), oldest first;
+    remembered (MAX_REMEMBERED, 5), tracks that ended; clock (3,): tracks now, next id, next place in
+    `remembered`. Returns the number of tracks; those with ID > 0 are confirmed."""
     count = int(clock[0])
     for k in range(count):
         _predict(tracks[k], s)
         tracks[k, AGE] += 1.0
         tracks[k, SILENT] += 1.0
         tracks[k, EVIDENCE] *= s.evidence_fade
+        for p in powers:
+            tracks[k, LOUDEST] = max(tracks[k, LOUDEST], p)
+            if p < s.dip * tracks[k, LOUDEST]:
+                tracks[k, DIPPED] = 1.0
     for m in range(remembered.shape[0]):
         remembered[m, MEMORY_AGE] += 1.0
     part = np.empty(count + 1)
@@ -349,6 +363,7 @@ def advance(
             tentative
             and not gone
             and t[HITS] >= s.confirm_hits
+            and t[DIPPED] > 0.0
             and t[EVIDENCE] >= max(s.confirm, s.ghost * strongest)
         ):
             _name(t, remembered, clock, s)

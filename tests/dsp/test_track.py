@@ -176,6 +176,14 @@ def test_steady_sound_is_no_talker(kind: str) -> None:
     assert not ids(track_sources(foa.astype(np.float32), FS))
 
 
+def test_a_fan_that_is_switched_on_is_no_talker() -> None:
+    rng = np.random.default_rng(16)
+    foa = sensor_noise(20 * FS, rng)
+    for second in (4, 9, 14):
+        foa[second * FS : (second + 3) * FS] += plane_wave(0.05 * rng.standard_normal(3 * FS), 50, 0)
+    assert not ids(track_sources(foa, FS))
+
+
 def test_a_talker_over_a_fan_is_found_and_the_fan_only_when_asked_for() -> None:
     rng = np.random.default_rng(10)
     fan = plane_wave(0.03 * rng.standard_normal(8 * FS), 120, 0) + sensor_noise(8 * FS, rng)
