@@ -90,6 +90,19 @@ def _beam_found(x: F32, scene: BeamScene, k: int) -> npt.NDArray:
     return dsp.beamform(to_ambix(x), FS, found.azimuth_deg, found.elevation_deg)
 
 
+def _beam_told_apart(x: F32, scene: BeamScene, k: int) -> npt.NDArray:
+    """Toward the nearer of two directions found in the mixture: which one is wanted is known, not where."""
+    found = dsp.several_directions(to_ambix(x), FS, 2)
+    if not found:
+        return _w(x, scene, k)
+    errors = [
+        dsp.angular_error_deg(f.azimuth_deg, f.elevation_deg, scene.azimuth_deg, scene.elevation_deg)
+        for f in found
+    ]
+    best = found[int(np.argmin(errors))]
+    return dsp.beamform(to_ambix(x), FS, best.azimuth_deg, best.elevation_deg)
+
+
 def _pyroomacoustics(x: F32, scene: BeamScene, k: int) -> npt.NDArray:
     """Its time-domain MVDR with the true positions of capsules and both talkers; it takes capsules as omni.
 
@@ -124,9 +137,15 @@ METHODS: dict[str, Method] = {
     f"{MAIN}, radius known": _beam("mvdr", True, radius_m=RADIUS_M),
     f"{MAIN}, 10 degrees beside": _beam("mvdr", True, error_deg=10.0),
     f"{MAIN}, direction found": _beam_found,
+    f"{MAIN}, direction found in the mixture": _beam_told_apart,
 }
 PEERS = ("W", "cardioid virtual microphone", "pyroomacoustics MVDR")
-JUDGED = (MAIN, f"{MAIN}, 10 degrees beside", f"{MAIN}, direction found")
+JUDGED = (
+    MAIN,
+    f"{MAIN}, 10 degrees beside",
+    f"{MAIN}, direction found",
+    f"{MAIN}, direction found in the mixture",
+)
 
 
 def _recogniser():  # type: ignore[no-untyped-def]

@@ -30,7 +30,7 @@ RAMP_S = 0.020  # a change of direction without a spectrum fades over this time
 # Chosen on rooms of seeds 100 to 159 of `bench.beam_rooms` (RT60 0.5 s, interferer at 0 and 5 dB, SNR 20 dB).
 SMOOTHING_S = 0.030
 MEMORY_S = 3.5
-LOADING = 0.2
+LOADING = 1.0
 PRIOR_FRAMES = 8.0
 LEAST_WHITE_NOISE_GAIN_DB = -3.0
 STRENGTH = 1.0
