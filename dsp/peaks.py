@@ -29,10 +29,10 @@ STRAY_DEG = 20.0
 SPREAD_DEG = 15.0  # of the votes around their talker: concentration 1 / spread^2
 ROUNDS = 20
 MAX_COUNT = 8
-# log(uncertainty) = c0 + c1 log(scatter in degrees) + c2 log(effective votes) + c3 log(share of all votes),
-# by maximum likelihood over 360 tuning rooms (one to three talkers, RT60 0.3 to 0.8 s, SNR 0, 10 and 20
+# log(uncertainty) = c0 + c1 log(scatter in degrees) + c2 log(share of all votes) + c3 log(votes per
+# second), by maximum likelihood over 360 tuning rooms (one to three talkers, RT60 0.3 to 0.8 s, SNR 0 to 20
 # dB), scaled so that 68 % of the errors lie within.
-SEVERAL_FIT = (-2.80, 1.94, -0.43, -0.50)
+SEVERAL_FIT = (-1.563, 1.565, -0.456, -0.434)
 FLOOR_DEG = 1.5
 
 
@@ -176,16 +176,17 @@ def several_directions(foa: npt.ArrayLike, fs: int, count: int) -> list[Directio
         left = max(1.0 - others, near[k], 1e-6)  # what the other talkers do not explain
         confidence = _confidence(near[k] / left, left * effective)
         azimuth, elevation = _angles(peaks[k])
-        found.append(DirectionEstimate(azimuth, elevation, confidence, _uncertainty(about[k], confidence)))
+        uncertainty = _uncertainty(about[k], total * int(fs) / len(x), confidence)
+        found.append(DirectionEstimate(azimuth, elevation, confidence, uncertainty))
     nothing = DirectionEstimate(np.nan, np.nan, 0.0, np.nan)
     return found + [nothing] * (int(count) - len(found))
 
 
-def _uncertainty(about: F64, confidence: float) -> float:
+def _uncertainty(about: F64, votes_per_s: float, confidence: float) -> float:
     """Expected error in degrees (68 %); 90 degrees when the confidence is 0."""
     scatter = float(np.degrees(np.sqrt(max(about[1], 0.0)))) + 0.3
-    log_u = SEVERAL_FIT[0] + SEVERAL_FIT[1] * np.log(scatter) + SEVERAL_FIT[2] * np.log(max(about[2], 1.0))
-    log_u += SEVERAL_FIT[3] * np.log(max(about[0], 0.01))
+    log_u = SEVERAL_FIT[0] + SEVERAL_FIT[1] * np.log(scatter) + SEVERAL_FIT[2] * np.log(max(about[0], 0.01))
+    log_u += SEVERAL_FIT[3] * np.log(max(votes_per_s, 1.0))
     known = np.hypot(np.exp(log_u), FLOOR_DEG)
-    unknown = 90.0 * (1.0 - min(1.0, confidence / 0.05))
+    unknown = 90.0 * (1.0 - min(1.0, confidence / 0.02))
     return float(min(90.0, np.hypot(known, unknown)))
