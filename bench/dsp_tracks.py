@@ -409,7 +409,7 @@ def _nobody(quick: bool) -> None:
 # ------------------------------------------------------------------ cost
 
 
-def _best_ms(run, seconds: float, repeats: int = 7) -> float:  # type: ignore[no-untyped-def]
+def _best_ms(run, seconds: float, repeats: int = 40) -> float:  # type: ignore[no-untyped-def]
     run()
     best = np.inf
     for _ in range(repeats):

@@ -71,18 +71,23 @@ def _cell_powers(spectra: F32, power: F32) -> None:  # pragma: no cover - compil
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _follow_floor(power: F32, recent: F32, halves: int, floor: F32) -> None:  # pragma: no cover - compiled
-    """Floor of each bin: the least of the mean powers of half rows, kept in `recent` (FLOOR_PARTS, bins)."""
+def _follow_floor(
+    power: F32, recent: F32, halves: int, floor: F32, powers: F64
+) -> None:  # pragma: no cover - compiled
+    """Floor of each bin: the least of the mean powers of half rows, kept in `recent` (FLOOR_PARTS, bins).
+    powers (2,): mean power per bin in each half of this row."""
     frames, bins = power.shape
     middle = frames // 2
     for part in range(2):
         first, last = (0, middle) if part == 0 else (middle, frames)
         at = (halves + part) % recent.shape[0]
+        powers[part] = 0.0
         for b in range(bins):
             total = np.float32(0)
             for f in range(first, last):
                 total += power[f, b]
             recent[at, b] = total / np.float32(last - first)
+            powers[part] += recent[at, b] / bins
     known = min(halves + 2, recent.shape[0])
     for b in range(bins):
         low, high = max(b - 2, 0), min(b + 3, bins)
@@ -197,7 +202,7 @@ class DirectSoundVotes:
         """Add the votes of one row (plan.row, 4) to `cells`, and those of sure onsets also to `sure`."""
         spectra = self._stft.push_row(row)
         _cell_powers(spectra, self._power)
-        _follow_floor(self._power, self._recent, 2 * self._rows, self._floor)
+        _follow_floor(self._power, self._recent, 2 * self._rows, self._floor, self.powers)
         seen = self._rows * self.plan.frames_per_row
         _add_votes(
             spectra,
@@ -211,6 +216,4 @@ class DirectSoundVotes:
             cells,
             sure,
         )
-        middle = len(self._power) // 2
-        self.powers[0], self.powers[1] = self._power[:middle].mean(), self._power[middle:].mean()
         self._rows += 1
