@@ -97,8 +97,10 @@ def talkers_of(lines: list[Line], clock: PageClock) -> tuple[TalkerPath, ...]:
     """The track lines by track, in order of time; lines without a number and a place are left out."""
     tracks: dict[int, list[tuple[int, float, float, bool]]] = {}
     for line in lines:
+        if line["type"] != "track" or type(line.get("track")) is not int:
+            continue
         azimuth, elevation = number(line.get("azimuth_deg")), number(line.get("elevation_deg"))
-        if line["type"] == "track" and type(line.get("track")) is int and np.isfinite(azimuth + elevation):
+        if np.isfinite(azimuth + elevation):
             row = (int(line["t_ns"]), azimuth, elevation, line.get("coasting") is True)
             tracks.setdefault(line["track"], []).append(row)
     paths = []
