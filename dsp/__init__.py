@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from dsp.beam import Beamformer as Beamformer
     from dsp.beam import beamform as beamform
     from dsp.beam import max_directivity_weights as max_directivity_weights
+    from dsp.checks import Checker as Checker
     from dsp.checks import CheckReport as CheckReport
     from dsp.checks import Finding as Finding
     from dsp.checks import check as check
+    from dsp.checks import check_pieces as check_pieces
     from dsp.doa import DirectionEstimate as DirectionEstimate
     from dsp.doa import Doa as Doa
     from dsp.doa import DoaEstimator as DoaEstimator
@@ -109,7 +111,7 @@ _HOME = {
     ),
     "dsp.async_resample": ("AsyncResampler",),
     "dsp.beam": ("Beamformer", "beamform", "max_directivity_weights"),
-    "dsp.checks": ("CheckReport", "Finding", "check"),
+    "dsp.checks": ("CheckReport", "Checker", "Finding", "check", "check_pieces"),
     "dsp.doa": (
         "DirectionEstimate",
         "Doa",

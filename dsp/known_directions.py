@@ -26,7 +26,7 @@ Floats = NDArray[np.floating[Any]]
 class DirectionReport:
     """What the known directions say. Matrices act on AmbiX vectors W, Y, Z, X: measured = encoding @ true.
 
-    fault: "none", "rotated", "upside_down", "channel_order", "capsules_swapped", "axis_flipped",
+    fault: "none", "rotated", "upside_down", "end_fire", "channel_order", "capsules_swapped", "axis_flipped",
     "w_inverted", "mirrored", "gains" or "unknown" (the message gives the reason). determinant: of the 3x3
     part with its gains removed, near +1 or, for a mirror that no rotation mends, -1. channels: which true
     axis each of Y, Z, X carries, e.g. ("+X", "+Y", "+Z") for a FuMa file read as AmbiX; None if the axes are
@@ -233,6 +233,9 @@ def _name(
             "the microphone hangs upside down: turn by 180 degrees about the front axis",
             None,
         )
+    if names in (("+Y", "+X", "-Z"), ("+Y", "-X", "+Z")):
+        lies = "front, its front to the floor" if names[1] == "+X" else "back, its front up"
+        return "end_fire", f"the microphone lies end-fire: its top points to the {lies}", None
     if swapped is not None and capsules is not None:
         return "capsules_swapped", f"capsules {swapped[0]} and {swapped[1]} are exchanged: {carried}", swapped
     if all(n[0] == "+" for n in names):

@@ -30,6 +30,7 @@ def signs(*s):
 
 
 FUMA_READ_AS_AMBIX = np.array([[1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0]], float)
+END_FIRE = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, -1, 0]], float)  # heard Z is the true X
 TURN_90 = np.eye(4)
 TURN_90[np.ix_([3, 1], [3, 1])] = [[0, -1], [1, 0]]  # x' = -y, y' = x
 
@@ -46,6 +47,7 @@ TURN_90[np.ix_([3, 1], [3, 1])] = [[0, -1], [1, 0]]  # x' = -y, y' = x
         (np.diag([-1.0, 1, 1, 1]), "w_inverted"),
         (FUMA_READ_AS_AMBIX, "channel_order"),
         (TURN_90, "rotated"),
+        (END_FIRE, "end_fire"),
         (np.diag([1, 3**0.5, 3**0.5, 3**0.5]), "gains"),
         (np.diag([1, 1, 0.5, 1]), "gains"),
     ],
