@@ -29,7 +29,6 @@ from recordings.timeline import AudioMap, Line, TimelineWriter
 from recordings.wav_write import WavWriter
 
 _BLOCK = 1 << 16
-_CHECK_FRAMES = 300 * 48000  # one report of dsp.check covers at most this much
 
 
 def complete(
@@ -246,16 +245,15 @@ def check_sound(episode: Episode) -> dict[str, Any]:
 def check_audio(
     source: AudioFile, format_name: str, advance: Callable[[float], None] = lambda frames: None
 ) -> dict[str, Any]:
-    """dsp.check of a file in its own format; longer ones are checked in parts of five minutes and the worst
-    answer per (code, channel) counts, with the time where it was found. Calls `advance` with frames done."""
+    """dsp.check of a file in its own format, read piece by piece. Calls `advance` with frames done."""
     import dsp
 
-    parts = []
-    for start in range(0, source.frames, _CHECK_FRAMES):
-        block = source.read(start, _CHECK_FRAMES)
-        parts.append((start / source.rate, dsp.check(block, source.rate, format_name).to_dict()))
-        advance(len(block))
-    answer = parts[0][1] if len(parts) == 1 else merge_checks(parts)
+    def pieces() -> Iterator[NDArray[np.float32]]:
+        for block in source.blocks(_BLOCK):
+            yield block
+            advance(len(block))
+
+    answer = dsp.check_pieces(pieces(), source.rate, format_name).to_dict()
     if cut := _truncations(source):
         ok = answer["ok"] and all(finding["severity"] != "fault" for finding in cut)
         answer = {**answer, "ok": ok, "findings": [*answer["findings"], *cut]}
@@ -281,26 +279,6 @@ def _truncations(source: AudioFile) -> list[dict[str, Any]]:
             )
             found.append({**finding, "severity": "warning", "message": message})
     return found
-
-
-_SEVERITY = {"ok": 0, "unknown": 1, "warning": 2, "fault": 3}
-
-
-def merge_checks(parts: Sequence[tuple[float, dict[str, Any]]]) -> dict[str, Any]:
-    """Reports of consecutive parts (start in s, report) as one: the worst finding per code and channel."""
-    worst: dict[tuple[str, Any], dict[str, Any]] = {}
-    for start_s, part in parts:
-        for finding in part["findings"]:
-            key = (finding["code"], finding["channel"])
-            if key not in worst or _SEVERITY[finding["severity"]] > _SEVERITY[worst[key]["severity"]]:
-                worst[key] = {**finding, "t_s": start_s}
-    levels = [{"t_s": start_s, **part["levels"]} for start_s, part in parts]
-    return {
-        "format": parts[0][1]["format"],
-        "ok": all(part["ok"] for _, part in parts),
-        "findings": list(worst.values()),
-        "levels_by_part": levels,
-    }
 
 
 def _video_summary(episode: Episode) -> dict[str, Any] | None:

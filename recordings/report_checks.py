@@ -25,6 +25,11 @@ TITLES = {
     "time_shifted": "Shifted channel",
     "capsule_dead": "Dead capsule",
     "capsule_inverted": "Inverted capsule",
+    "format": "Channel format",
+    "dropout": "Dropouts",
+    "truncated": "Cut off",
+    "too_short": "Length",
+    "empty": "Length",
 }
 NAMES = ("W", "Y", "Z", "X")
 
