@@ -25,7 +25,7 @@ _MOST_LAG = 54
 _REPORT_LAG = 50
 _MOST_STARTS = 700
 _BAND_HZ = (200, 6000)
-_GAIN = 2.4  # how far the peak must stand above lag 0, in scatter of the curve: no healthy tuning room did
+_GAIN = 3.0  # how far the peak must stand above lag 0, in scatter of the curve: no healthy tuning room did
 _LEAST_FRAMES = 2  # less is within what spaced capsules do
 
 
@@ -64,7 +64,7 @@ def _best_shift(agreement: Callable[[int], Floats], least_frames: int) -> Shift:
         return 0.25 * agreement(lag - 1) + 0.5 * agreement(lag) + 0.25 * agreement(lag + 1)
 
     coarse = np.arange(-_REPORT_LAG, _REPORT_LAG + 1, 2)
-    curves = np.stack([agreement(int(lag)) for lag in coarse])
+    curves = np.stack([agreement(int(lag))[0] for lag in coarse])
     none = np.max([smooth(lag) for lag in (-1, 0, 1)], axis=0)
     around = curves[np.abs(coarse) > 5]
     scatter = 1.4826 * np.median(np.abs(around - np.median(around, axis=0)), axis=0) + 1e-9
@@ -72,14 +72,24 @@ def _best_shift(agreement: Callable[[int], Floats], least_frames: int) -> Shift:
     for c in range(4):
         for k in np.argsort(np.where(np.abs(coarse) >= least_frames, curves[:, c], -np.inf))[-3:]:
             for lag in range(int(coarse[k]) - 1, int(coarse[k]) + 2):
-                gain = float((smooth(lag)[c] - none[c]) / scatter[c])
-                if abs(lag) >= least_frames and gain > best.gain:
-                    best = Shift(c, lag, gain)
+                whole, first, second = (smooth(lag)[:, c] - none[:, c]) / scatter[c]
+                # A reflection's lag changes with the talker's place; a true shift is there in both halves.
+                if abs(lag) >= least_frames and whole > best.gain and min(first, second) > -0.3:
+                    best = Shift(c, lag, float(whole))
+    if best.frames:
+        near = [lag for lag in range(best.frames - 2, best.frames + 3) if abs(lag) >= least_frames]
+        frames = max(near, key=lambda lag: float(agreement(lag)[0, best.channel]))
+        best = Shift(best.channel, frames, best.gain)
     return best
 
 
 class _Agreement:
-    """For a lag: (4,) mean of -log(1 - rho^2) of each channel, taken so much later, over the starts."""
+    """For a lag: (3, 4) mean of -log(1 - rho^2) of each channel, taken so much later, over all starts and
+    over their first and second half in time.
+
+    Starts at which the other three channels agree among themselves, as for one wave, count more: by the
+    square of the same measure of the first of them, given the other two.
+    """
 
     def __init__(self, y: Floats, starts: NDArray[np.int64]) -> None:
         from scipy.ndimage import uniform_filter1d
@@ -100,6 +110,7 @@ class _Agreement:
         between = np.matmul(still, self._weighted).real  # trace 1
         self._rest = [[j for j in range(4) if j != c] for c in range(4)]
         self._inverse = [np.linalg.inv(between[:, o][:, :, o] + 5e-4 * np.eye(3)) for o in self._rest]
+        self._weights = np.stack([_oneness(between[:, o][:, :, o]) ** 2 + 1e-6 for o in self._rest], axis=1)
         self._known: dict[int, Floats] = {}
 
     def _spectra(self, lag: int) -> NDArray[np.complex64]:
@@ -113,14 +124,23 @@ class _Agreement:
             moved = self._spectra(lag)
             cross = np.matmul(moved, self._weighted).real  # [:, moved channel, still channel]
             own = np.sum(np.abs(moved) ** 2 * self._white, axis=2)
-            result = np.zeros(4)
+            half, result = len(own) // 2, np.zeros((3, 4))
             for c, o in enumerate(self._rest):
                 r = cross[:, c, o]
                 explained = np.sum(np.matmul(self._inverse[c], r[:, :, None])[:, :, 0] * r, axis=1)
-                share = explained / (own[:, c] + 5e-5)
-                result[c] = np.mean(-np.log(np.maximum(1 - share, 1e-3)))
+                measure = -np.log(np.maximum(1 - explained / (own[:, c] + 5e-5), 1e-3))
+                for row, part in enumerate((slice(None), slice(half), slice(half, None))):
+                    result[row, c] = np.average(measure[part], weights=self._weights[part, c])
             self._known[lag] = result
         return self._known[lag]
+
+
+def _oneness(between: Floats) -> Floats:
+    """(n,) -log(1 - rho^2) of the first of three channels given the other two, from (n, 3, 3)."""
+    r = between[:, 0, 1:]
+    solved = np.linalg.solve(between[:, 1:, 1:] + 5e-4 * np.eye(2), r[:, :, None])[:, :, 0]
+    share = np.sum(solved * r, axis=1) / (between[:, 0, 0] + 1e-9)
+    return np.asarray(-np.log(np.clip(1 - share, 1e-3, 1.0)))
 
 
 def _starts(y: Floats) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from dsp.sample_faults import Finding, Severity
 Answer = tuple[list[Finding], str, dict[str, float]]
 _EVEN = dict.fromkeys(RATIOS_DB, 1 / 3)
 _DEAD_CAPSULE_DB = -14.0  # late sound reaches all capsules of healthy rooms within -5 dB
-_WRONG_READING = 10.0  # so much worse must the declared reading fit than another one, before it is a fault
+_WRONG_READING = 4.0  # so much worse must the declared reading fit than another one, before it is a fault
 _FITS = 40.0  # beyond this no reading is a room
 _WEAK_DB = {
     "Y": -7.4,
