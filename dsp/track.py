@@ -78,7 +78,7 @@ SPEECH = Settings(
     merge_rate=_squared(10.0),
     merge_rows=4.0,
     remember_rows=100.0,
-    remember_within=_cosine(15.0),
+    remember_within=_cosine(20.0),
 )
 
 
