@@ -49,7 +49,8 @@ def directions_plot(
     title = f"Direction of arrival: {name}"
     canvas: Canvas = SvgCanvas(WIDTH, HEIGHT, title) if kind == ".svg" else PngCanvas(WIDTH, HEIGHT)
     canvas.text(LEFT, 32, _shorten(title, 90), 19, INK, bold=True)
-    canvas.text(LEFT, 53, in_words(found), 12.5, SOFT)
+    sentence = in_words(found)
+    canvas.text(LEFT, 53, sentence, 12.5 * min(1.0, 115 / len(sentence)), SOFT)
     duration_s = max(duration_s, ROW_S)
     rows = directions.rows
     shown = _shown(rows)
