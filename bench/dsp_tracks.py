@@ -262,7 +262,7 @@ def _staying(quick: bool) -> None:
     """People who stay where they are: alone, in turn, at once."""
     clips = speech_clips()
     alone = Followed()
-    for k in range(24 if quick else 100):
+    for k in range(18 if quick else 100):
         rng = _rng(4, k)
         place = random_place(rng, (0.3, 0.5, 0.8)[k % 3])
         dry = turn(clips, 100, [(1.5, 6.5)], rng)[None]
@@ -286,7 +286,7 @@ def _staying(quick: bool) -> None:
     _tell("one talker, RT60 0.3 to 0.8 s, SNR 10 and 20 dB", alone)
 
     turns, both = Followed(), Followed()
-    for k in range(6 if quick else 30):
+    for k in range(4 if quick else 30):
         rng = _rng(5, k)
         place = random_place(rng, 0.5)
         people = random_people(rng, place, 2)
@@ -332,7 +332,7 @@ def _walking(quick: bool) -> None:
     """People who walk, alone and past others."""
     clips = speech_clips()
     moving, crossing, passing = Followed(), Followed(), Followed()
-    for k in range(4 if quick else 12):
+    for k in range(2 if quick else 12):
         rng = _rng(2, k)
         place = random_place(rng, (0.3, 0.5)[k % 2])
         path = arc(place, 80, float((10, 20, 30, 40)[k % 4] * rng.choice([-1, 1])), rng)
@@ -346,7 +346,7 @@ def _walking(quick: bool) -> None:
         10,
     )
     _tell("walking talker, RT60 0.3 and 0.5 s, SNR 20 dB", moving)
-    for k in range(2 if quick else 6):
+    for k in range(1 if quick else 6):
         rng = _rng(3, k)
         place = random_place(rng, (0.3, 0.5)[k % 2])
         path = arc(place, 80, 20.0, rng)
