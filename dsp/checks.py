@@ -187,13 +187,13 @@ class Checker:
         found.append(Finding("orientation", "unknown", None, text))
         return CheckReport(self.format, tuple(found), watch.levels(), normalisation, probabilities, seconds)
 
-    def _field_input(self) -> NDArray[np.float64]:
+    def _field_input(self) -> NDArray[np.float32]:
         """About a minute at 24 kHz, in the file's own channels, without its mean."""
-        y = np.concatenate(self._chunks).astype(np.float64)
-        return np.asarray(y - y.mean(axis=0))
+        y = np.concatenate(self._chunks)
+        return np.asarray(y - y.mean(axis=0, dtype=np.float64), np.float32)
 
     def _low_findings(
-        self, low: dict[int, float], field: NDArray[np.float64] | None, constant: set[int | None]
+        self, low: dict[int, float], field: NDArray[np.float32] | None, constant: set[int | None]
     ) -> list[Finding]:
         """Is a low channel dead, or does the sound come from its null?
 

@@ -34,12 +34,12 @@ _WEAK_FAULT_DB = -11.0
 _DEAD_AXIS_DB = -26.0
 
 
-def field_findings(x: NDArray[np.float64], format: str, dead: set[int | None]) -> Answer:
+def field_findings(x: NDArray[np.float32], format: str, dead: set[int | None]) -> Answer:
     """(findings, normalisation, its probabilities) from (frames, 4) at 24 kHz in the channels of `format`."""
     if dead:
         text = "cannot be told with a dead channel"
         return [Finding("normalisation", "unknown", None, text)], "unknown", dict(_EVEN)
-    to_ambix = conversion_matrix(format, "ambix").T
+    to_ambix = conversion_matrix(format, "ambix").T.astype(np.float32)
     ambix = x @ to_ambix
     shift = shifted_channel(x if format in LAYOUTS else ambix, format in LAYOUTS)
     found: list[Finding] = []

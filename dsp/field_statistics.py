@@ -20,23 +20,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]
 FS = 24000
-EXCERPT_S = 60.0
 BANDS_HZ = (150, 300, 500, 800, 1200, 1700, 2300, 3000, 4000, 5000, 6500, 8000)
 _STEADY = 2.0  # louder frames this little above the quietest: a steady sound, of which noise cannot be told
 _SIZE = 1024
 _CELL_SIZE, _CELL_HOP = 128, 32
 _CELL_BAND_HZ = (180, 1500)  # below, the window is too short; above, capsules are no longer at one point
 _MOST_CELLS = 20_000
-
-
-def excerpt(x: Floats, fs: int) -> Floats:
-    """At most a minute of a signal: six pieces spread evenly, or all of a shorter one."""
-    most = int(EXCERPT_S * fs)
-    if len(x) <= most:
-        return x
-    piece = most // 6
-    starts = np.linspace(0, len(x) - piece, 6).astype(int)
-    return np.concatenate([x[s : s + piece] for s in starts])
 
 
 def spectra(x: Floats, size: int, hop: int | None = None) -> NDArray[np.complex64]:
