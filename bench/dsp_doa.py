@@ -21,7 +21,7 @@ from bench.figures import figure, not_measured, note, peer
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
-SEED = 9_100
+SEED = 9_110
 SNRS = (20, 10, 0)
 TARGETS = {20: 5.0, 10: 6.0, 0: 8.0}
 SQUARE_M = 0.02285 * np.array([[1, 1, 0], [-1, 1, 0], [-1, -1, 0], [1, -1, 0]])
@@ -96,7 +96,8 @@ def _peers(scenes: list[Scene], clips: list[F32], omni: list[F32], where: str) -
             ("cardioid capsules, cardioid model", _peer(name, cardioid=True), clips),
             ("omni capsules, its omni model", _peer(name), omni),
         ):
-            if sounds:
+            # Its SRP whitens every capsule, so a gain in the steering only spoils it (12 degrees in free field).
+            if sounds and not ("cardioid model" in label and name == "SRP"):
                 errors = np.array([_peer_error(engine, c, s) for c, s in zip(sounds, scenes, strict=True)])
                 peer(f"pyroomacoustics {name}, {label}, {where}", errors.mean(), "deg")
                 note(_interval(errors))

@@ -24,8 +24,8 @@ KERNEL_EDGE_DEG = 90.0  # narrower kernels: 0.5 to 1 degree worse at 0 dB, no be
 ACTIVE_CONFIDENCE = 0.15
 # log(uncertainty) = c0 + c1 log(scatter in degrees) + c2 log(effective votes) + c3 log(share near the peak):
 # bench/doa_uncertainty.py.
-CLIP_FIT = (1.465, 0.236, -0.199, -1.450)
-ROW_FIT = (1.427, 0.381, -0.287, -1.333)
+CLIP_FIT = (-0.879, 1.107, -0.273, -0.761)
+ROW_FIT = (0.021, 1.052, -0.470, -0.763)
 FLOOR_DEG = 0.4  # what spaced capsules (r = 15 mm) bend an ideal wave
 SILENCE_DBFS = -110.0
 # Share of a uniform sphere that lies within 30 degrees of any direction.
