@@ -96,7 +96,7 @@ def _peers(scenes: list[Scene], clips: list[F32], omni: list[F32], where: str) -
             ("cardioid capsules, cardioid model", _peer(name, cardioid=True), clips),
             ("omni capsules, its omni model", _peer(name), omni),
         ):
-            # Its SRP whitens every capsule, so a gain in the steering only spoils it (12 degrees in free field).
+            # Its SRP whitens every capsule; a gain in the steering only spoils it (12 degrees in free field).
             if sounds and not ("cardioid model" in label and name == "SRP"):
                 errors = np.array([_peer_error(engine, c, s) for c, s in zip(sounds, scenes, strict=True)])
                 peer(f"pyroomacoustics {name}, {label}, {where}", errors.mean(), "deg")
