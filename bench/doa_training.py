@@ -95,8 +95,9 @@ def cells(x: F32, rng: np.random.Generator) -> tuple[F32, F32]:
     counter = VoteCounter(FS, _nothing())
     size = counter.plan.row
     rows = [counter.features(x[s : s + size]) for s in range(0, len(x) - size + 1, size)]
-    features = np.concatenate([r[0] for r in rows])[START_FRAMES:].transpose(0, 2, 1).reshape(-1, FEATURES)
-    unit = np.concatenate([r[1] for r in rows])[START_FRAMES:].transpose(0, 2, 1).reshape(-1, 3)
+    skipped = START_FRAMES * counter.plan.bins
+    features = np.concatenate([r[0] for r in rows])[skipped:]
+    unit = np.concatenate([r[1] for r in rows])[skipped:]
     chance = np.clip(features[:, 1], -3, 2) * 0.5 + np.clip(features[:, 4], -4, 3) * 0.3
     chance = features[:, 0] ** 2 * np.exp(chance) * rng.uniform(0.5, 1, len(features))
     best = np.argsort(-chance)[:KEPT_CELLS]

@@ -68,12 +68,13 @@ def vote_net() -> VoteNet:
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def frame_features(
-    s: F32, state: F32, running: F64, settings: F64, features: F32, unit: F32
+    s: F32, state: F32, running: F64, settings: F64, at: int, features: F32, unit: F32
 ) -> bool:  # pragma: no cover - compiled
     """Features of one frame. s: (4 [W Y Z X], 2, bins) spectrum. Carried: state (_STATE_ROWS, bins), running
     (3,): mean power per bin, frames seen, envelope of that power. settings (4,): decay per frame at 60 and
-    20 ms, smoothing of the level and of the noise floor. Fills features (FEATURES, bins) and unit (3, bins).
-    Returns False for a frame without power."""
+    20 ms, smoothing of the level and of the noise floor. Fills the columns at .. at + bins of features
+    (FEATURES, cells) and unit (3, cells). Returns False for a frame without power or before the decay is
+    known."""
     bins = s.shape[2]
     one = np.float32(1)
     tiny = np.float32(1e-20)
@@ -88,7 +89,7 @@ def frame_features(
         p = np.float32(0.5) * (w2 + v2)
         power[b] = p
         total += p
-        features[10, b] = (w2 + milli * p) / (v2 + milli * p + tiny)
+        features[10, at + b] = (w2 + milli * p) / (v2 + milli * p + tiny)
     mean = total / np.float32(bins)
     running[1] += 1.0
     running[0] += (mean - running[0]) * max(settings[2], 1.0 / running[1])
@@ -115,10 +116,10 @@ def frame_features(
         jz = wr * s[2, 1, b] - wi * s[2, 0, b]
         r = np.sqrt(x * x + y * y + z * z) + tiny
         direct = min(r / p, one)
-        unit[0, b], unit[1, b], unit[2, b] = x / r, y / r, z / r
-        sum_x += direct * unit[0, b]
-        sum_y += direct * unit[1, b]
-        sum_z += direct * unit[2, b]
+        unit[0, at + b], unit[1, at + b], unit[2, at + b] = x / r, y / r, z / r
+        sum_x += direct * unit[0, at + b]
+        sum_y += direct * unit[1, at + b]
+        sum_z += direct * unit[2, at + b]
         sum_d += direct
         left60, left20 = state[0, b] * decay60, state[1, b] * decay20
         state[0, b], state[1, b] = max(power[b], left60), max(power[b], left20)
@@ -127,19 +128,19 @@ def frame_features(
             grown = state[2, b] * np.float32(1.0006)
             state[2, b] = min(grown, state[3, b]) if state[2, b] > np.float32(0) else state[3, b]
         noise = (state[2, b] if state[2, b] > np.float32(0) else state[3, b]) + tiny
-        features[0, b] = direct
-        features[1, b] = np.log(p / (left60 + tiny) + np.float32(1e-6))
-        features[2, b] = np.log(p / (left20 + tiny) + np.float32(1e-6))
-        features[3, b] = np.log(p / noise + np.float32(1e-6))
-        features[4, b] = np.log(p / level + np.float32(1e-9))
-        features[5, b] = frame_rise
-        features[6, b] = np.float32(b) / np.float32(bins)
-        features[7, b] = -np.log(np.float32(1.0001) - direct)
-        features[8, b] = np.log(level / noise)
-        features[9, b] = np.sqrt(jx * jx + jy * jy + jz * jz) / p
-        features[10, b] = np.log(features[10, b])
-        features[11, b] = np.log(p / (state[4, b] + tiny) + milli)
-        features[12, b] = np.log(p / (state[5, b] + tiny) + milli)
+        features[0, at + b] = direct
+        features[1, at + b] = np.log(p / (left60 + tiny) + np.float32(1e-6))
+        features[2, at + b] = np.log(p / (left20 + tiny) + np.float32(1e-6))
+        features[3, at + b] = np.log(p / noise + np.float32(1e-6))
+        features[4, at + b] = np.log(p / level + np.float32(1e-9))
+        features[5, at + b] = frame_rise
+        features[6, at + b] = np.float32(b) / np.float32(bins)
+        features[7, at + b] = -np.log(np.float32(1.0001) - direct)
+        features[8, at + b] = np.log(level / noise)
+        features[9, at + b] = np.sqrt(jx * jx + jy * jy + jz * jz) / p
+        features[10, at + b] = np.log(features[10, at + b])
+        features[11, at + b] = np.log(p / (state[4, b] + tiny) + milli)
+        features[12, at + b] = np.log(p / (state[5, b] + tiny) + milli)
         state[5, b] = state[4, b]
         state[4, b] = power[b]
     whole = np.sqrt(sum_x * sum_x + sum_y * sum_y + sum_z * sum_z) / sum_d
@@ -149,31 +150,31 @@ def frame_features(
         near_y = np.float32(0)
         near_z = np.float32(0)
         for k in range(max(0, b - 1), min(bins, b + 2)):
-            q = power[k] * features[0, k]
+            q = power[k] * features[0, at + k]
             sum_p += q
-            near_x += q * unit[0, k]
-            near_y += q * unit[1, k]
-            near_z += q * unit[2, k]
+            near_x += q * unit[0, at + k]
+            near_y += q * unit[1, at + k]
+            near_z += q * unit[2, at + k]
         px, py, pz = near_x + state[7, b], near_y + state[8, b], near_z + state[9, b]
-        features[13, b] = np.sqrt(px * px + py * py + pz * pz) / (sum_p + state[6, b] + tiny)
+        features[13, at + b] = np.sqrt(px * px + py * py + pz * pz) / (sum_p + state[6, b] + tiny)
         state[6, b], state[7, b], state[8, b], state[9, b] = sum_p, near_x, near_y, near_z
-        features[14, b] = (sum_x * unit[0, b] + sum_y * unit[1, b] + sum_z * unit[2, b]) / sum_d
-        features[15, b] = whole
+        features[14, at + b] = (sum_x * unit[0, at + b] + sum_y * unit[1, at + b] + sum_z * unit[2, at + b]) / sum_d
+        features[15, at + b] = whole
     return bool(counted)
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _layer(weights: F32, bias: F32, x: F32, out: F32) -> None:  # pragma: no cover - compiled
-    """out (m, bins) = f(weights (m, n) x (n, bins) + bias); the inner loop runs along the bins."""
-    bins = x.shape[1]
+    """out (m, cells) = f(weights (m, n) x (n, cells) + bias); the inner loop runs along them."""
+    cells = x.shape[1]
     for i in range(weights.shape[0]):
-        for b in range(bins):
+        for b in range(cells):
             out[i, b] = bias[i]
         for j in range(weights.shape[1]):
             g = weights[i, j]
-            for b in range(bins):
+            for b in range(cells):
                 out[i, b] += g * x[j, b]
-        for b in range(bins):
+        for b in range(cells):
             out[i, b] = max(out[i, b], np.float32(0.1) * out[i, b])
 
 
@@ -195,24 +196,28 @@ def _collect_votes(
     """Votes of one row. spectra: (frames, 4, 2, bins); the rest as `frame_features` and VoteNet. Fills
     unit (n, 3) and weight (n,); returns n."""
     frames, _, _, bins = spectra.shape
-    features = np.zeros((FEATURES, bins), np.float32)
-    toward = np.zeros((3, bins), np.float32)
-    first = np.zeros((w0.shape[0], bins), np.float32)
-    second = np.zeros((w1.shape[0], bins), np.float32)
+    cells = frames * bins
+    features = np.zeros((FEATURES, cells), np.float32)
+    toward = np.zeros((3, cells), np.float32)
+    first = np.empty((w0.shape[0], cells), np.float32)
+    second = np.empty((w1.shape[0], cells), np.float32)
+    usable = np.zeros(frames, np.bool_)
+    for f in range(frames):
+        usable[f] = frame_features(spectra[f], state, running, settings, f * bins, features, toward)
+    _layer(w0, b0, features, first)
+    _layer(w1, b1, first, second)
     count = 0
     for f in range(frames):
-        if not frame_features(spectra[f], state, running, settings, features, toward):
+        if not usable[f]:
             continue
-        _layer(w0, b0, features, first)
-        _layer(w1, b1, first, second)
-        for b in range(bins):
+        for c in range(f * bins, (f + 1) * bins):
             x = b2[0]
             for i in range(w2.size):
-                x += w2[i] * second[i, b]
+                x += w2[i] * second[i, c]
             w = np.float32(1) / (np.float32(1) + np.exp(-max(x, np.float32(-20))))
-            norm = toward[0, b] ** 2 + toward[1, b] ** 2 + toward[2, b] ** 2
+            norm = toward[0, c] ** 2 + toward[1, c] ** 2 + toward[2, c] ** 2
             if norm > np.float32(0.5) and w > np.float32(0):
-                unit[count, 0], unit[count, 1], unit[count, 2] = toward[0, b], toward[1, b], toward[2, b]
+                unit[count, 0], unit[count, 1], unit[count, 2] = toward[0, c], toward[1, c], toward[2, c]
                 weight[count] = w
                 count += 1
     return count
@@ -222,9 +227,10 @@ def _collect_votes(
 def row_features(
     spectra: F32, state: F32, running: F64, settings: F64, features: F32, unit: F32
 ) -> None:  # pragma: no cover - compiled
-    """Features (frames, FEATURES, bins) and units (frames, 3, bins) of a row, for the training."""
-    for f in range(spectra.shape[0]):
-        frame_features(spectra[f], state, running, settings, features[f], unit[f])
+    """Features (FEATURES, frames * bins) and units (3, frames * bins) of a row, for the training."""
+    frames, _, _, bins = spectra.shape
+    for f in range(frames):
+        frame_features(spectra[f], state, running, settings, f * bins, features, unit)
 
 
 class VoteCounter:
@@ -264,10 +270,10 @@ class VoteCounter:
         histogram.add_votes(cells, self._unit, self._weight, count)
 
     def features(self, row: F32) -> tuple[F32, F32]:
-        """What the net sees of one row (frames, FEATURES, bins), and the directions (frames, 3, bins)."""
+        """What the net sees of one row (frames * bins, FEATURES), and the directions (frames * bins, 3)."""
         spectra = self._stft.push_row(row)
-        frames, bins = self.plan.frames_per_row, self.plan.bins
-        features = np.zeros((frames, FEATURES, bins), np.float32)
-        unit = np.zeros((frames, 3, bins), np.float32)
+        cells = self.plan.frames_per_row * self.plan.bins
+        features = np.zeros((FEATURES, cells), np.float32)
+        unit = np.zeros((3, cells), np.float32)
         row_features(spectra, self._state, self._running, self._settings, features, unit)
-        return features, unit
+        return features.T, unit.T
