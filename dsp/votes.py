@@ -158,7 +158,8 @@ def frame_features(
         px, py, pz = near_x + state[7, b], near_y + state[8, b], near_z + state[9, b]
         features[13, at + b] = np.sqrt(px * px + py * py + pz * pz) / (sum_p + state[6, b] + tiny)
         state[6, b], state[7, b], state[8, b], state[9, b] = sum_p, near_x, near_y, near_z
-        features[14, at + b] = (sum_x * unit[0, at + b] + sum_y * unit[1, at + b] + sum_z * unit[2, at + b]) / sum_d
+        along = sum_x * unit[0, at + b] + sum_y * unit[1, at + b] + sum_z * unit[2, at + b]
+        features[14, at + b] = along / sum_d
         features[15, at + b] = whole
     return bool(counted)
 
