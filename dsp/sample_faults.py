@@ -61,6 +61,7 @@ class SampleWatch:
         self._parts: list[tuple[int, NDArray[np.float64]]] = []  # (first frame, alternating level in dBFS)
         self._zeros = 0
         self._run = 0  # zeros at the end of what came so far
+        self._before = 0.0  # how loud it was just before them
         self.gaps: list[tuple[int, int]] = []  # (first frame, frames) of digital silence with sound around
 
     def push(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -91,6 +92,7 @@ class SampleWatch:
         zero = x[:, 0] == 0
         if not zero.any():
             self._close_run(self.frames)
+            self._before = float(np.max(np.abs(x[-64:])))
             return
         zero &= ~x.any(axis=1)
         self._zeros += int(zero.sum())
@@ -98,14 +100,17 @@ class SampleWatch:
         for start, end in zip(edge[::2], edge[1::2], strict=True):
             if start > 0:
                 self._close_run(self.frames)
+                self._before = float(np.max(np.abs(x[max(0, start - 64) : start])))
             self._run += int(end - start)
             if end < len(x):
                 self._close_run(self.frames + int(end))
         if not zero[-1]:
             self._run = 0
+            self._before = float(np.max(np.abs(x[-64:])))
 
     def _close_run(self, end: int) -> None:
-        if self._run > _GAP_S * self._fs and self._run < end:  # not one from the very start
+        # Not one from the very start, and not a tail that fades below the last bit.
+        if self._run > _GAP_S * self._fs and self._run < end and self._before > 1e-3 * self.peak.max():
             self.gaps.append((end - self._run, self._run))
         self._run = 0
 
