@@ -50,6 +50,16 @@ def random_source(rng: np.random.Generator, room: Room) -> NDArray[np.float64]:
             return point
 
 
+def source_above_or_below(rng: np.random.Generator, room: Room) -> NDArray[np.float64]:
+    """A device or a knock anywhere in the room, 0.8 to 2.5 m away and 20 degrees or more up or down."""
+    while True:
+        point = rng.uniform(0.3, room.size_m - 0.3)
+        away = point - room.microphone_m
+        distance = np.linalg.norm(away)
+        if 0.8 <= distance <= 2.5 and abs(away[2]) >= np.sin(np.radians(20)) * distance:
+            return point
+
+
 def capsule_responses(
     room: Room, source_m: NDArray[np.float64], capsules_m: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:

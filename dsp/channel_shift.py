@@ -25,14 +25,17 @@ _MOST_LAG = 54
 _REPORT_LAG = 50
 _MOST_STARTS = 700
 _BAND_HZ = (200, 6000)
-_GAIN = 3.0  # how far the peak must stand above lag 0, in scatter of the curve: no healthy tuning room did
+_PARTS = 6  # with as many starts in each
+# Mean over the parts of sign(g) log(1 + |g|), g how far the curve stands above lag 0 in scatters of itself.
+# No healthy tuning room (75, one to three places of sound) was above 0.5.
+_GAIN = 0.55
 _LEAST_FRAMES = 2  # less is within what spaced capsules do
 
 
 @dataclass(frozen=True)
 class Shift:
     """channel: index into the given channels; frames at 24 kHz, positive when late; gain: how much better the
-    starts agree at that lag than at none, in robust standard deviations of the curve over lags."""
+    starts of all parts agree at that lag than at none, see _GAIN."""
 
     channel: int
     frames: int
@@ -47,45 +50,37 @@ def shifted_channel(x: Floats, capsules: bool = False) -> Shift | None:
 
 
 def best_shift(x: Floats, least_frames: int = _LEAST_FRAMES) -> Shift | None:
-    """The shift that fits the starts best, however little better than none; None with fewer than 8 starts."""
+    """The shift that fits the starts best, however little better than none; None with too few starts (24)."""
     from scipy.signal import butter, sosfilt
 
     y = sosfilt(butter(2, _BAND_HZ, "bandpass", fs=FS, output="sos"), x, axis=0)
     starts = _starts(y)
-    if len(starts) < 8:
+    if len(starts) < 4 * _PARTS:
         return None
     return _best_shift(_Agreement(y, starts), least_frames)
 
 
 def _best_shift(agreement: Callable[[int], Floats], least_frames: int) -> Shift:
-    """The lag and channel whose peak stands out most over lag 0: every second lag, then near the best."""
-
-    def smooth(lag: int) -> Floats:
-        return 0.25 * agreement(lag - 1) + 0.5 * agreement(lag) + 0.25 * agreement(lag + 1)
-
-    coarse = np.arange(-_REPORT_LAG, _REPORT_LAG + 1, 2)
-    curves = np.stack([agreement(int(lag))[0] for lag in coarse])
-    none = np.max([smooth(lag) for lag in (-1, 0, 1)], axis=0)
-    around = curves[np.abs(coarse) > 5]
+    """The lag and channel that stand out most over lag 0 in all parts."""
+    lags = np.arange(-_REPORT_LAG - 1, _REPORT_LAG + 2)
+    curves = np.stack([agreement(int(lag)) for lag in lags])  # (lags, parts, channels)
+    raw = curves.mean(axis=1)
+    curves[1:-1] = 0.25 * curves[:-2] + 0.5 * curves[1:-1] + 0.25 * curves[2:]
+    around = curves[np.abs(lags) > 5]
     scatter = 1.4826 * np.median(np.abs(around - np.median(around, axis=0)), axis=0) + 1e-9
-    best = Shift(0, 0, -np.inf)
-    for c in range(4):
-        for k in np.argsort(np.where(np.abs(coarse) >= least_frames, curves[:, c], -np.inf))[-3:]:
-            for lag in range(int(coarse[k]) - 1, int(coarse[k]) + 2):
-                whole, first, second = (smooth(lag)[:, c] - none[:, c]) / scatter[c]
-                # A reflection's lag changes with the talker's place; a true shift is there in both halves.
-                if abs(lag) >= least_frames and whole > best.gain and min(first, second) > -0.3:
-                    best = Shift(c, lag, float(whole))
-    if best.frames:
-        near = [lag for lag in range(best.frames - 2, best.frames + 3) if abs(lag) >= least_frames]
-        frames = max(near, key=lambda lag: float(agreement(lag)[0, best.channel]))
-        best = Shift(best.channel, frames, best.gain)
-    return best
+    better = (curves - curves[np.abs(lags) <= 1].max(axis=0)) / scatter
+    gain = np.mean(np.sign(better) * np.log1p(np.abs(better)), axis=1)
+    gain[(np.abs(lags) < least_frames) | (np.abs(lags) > _REPORT_LAG)] = -np.inf
+    at, channel = np.unravel_index(int(np.argmax(gain)), gain.shape)
+    # Logarithms flatten the top; the curve itself has it sharp.
+    near = (np.abs(lags - lags[at]) <= 3) & np.isfinite(gain[:, channel])
+    frames = lags[near][np.argmax(raw[near, channel])]
+    return Shift(int(channel), int(frames), float(gain[at, channel]))
 
 
 class _Agreement:
-    """For a lag: (3, 4) mean of -log(1 - rho^2) of each channel, taken so much later, over all starts and
-    over their first and second half in time.
+    """For a lag: (_PARTS, 4) mean of -log(1 - rho^2) of each channel, taken so much later, over the starts of
+    each part.
 
     Starts at which the other three channels agree among themselves, as for one wave, count more: by the
     square of the same measure of the first of them, given the other two.
@@ -111,7 +106,6 @@ class _Agreement:
         self._rest = [[j for j in range(4) if j != c] for c in range(4)]
         self._inverse = [np.linalg.inv(between[:, o][:, :, o] + 5e-4 * np.eye(3)) for o in self._rest]
         self._weights = np.stack([_oneness(between[:, o][:, :, o]) ** 2 + 1e-6 for o in self._rest], axis=1)
-        self._known: dict[int, Floats] = {}
 
     def _spectra(self, lag: int) -> NDArray[np.complex64]:
         from scipy.fft import rfft
@@ -120,19 +114,18 @@ class _Agreement:
         return np.asarray(rfft(self._pieces[:, :, start : start + _SIZE] * self._window)[:, :, self._band])
 
     def __call__(self, lag: int) -> Floats:
-        if lag not in self._known:
-            moved = self._spectra(lag)
-            cross = np.matmul(moved, self._weighted).real  # [:, moved channel, still channel]
-            own = np.sum(np.abs(moved) ** 2 * self._white, axis=2)
-            half, result = len(own) // 2, np.zeros((3, 4))
-            for c, o in enumerate(self._rest):
-                r = cross[:, c, o]
-                explained = np.sum(np.matmul(self._inverse[c], r[:, :, None])[:, :, 0] * r, axis=1)
-                measure = -np.log(np.maximum(1 - explained / (own[:, c] + 5e-5), 1e-3))
-                for row, part in enumerate((slice(None), slice(half), slice(half, None))):
-                    result[row, c] = np.average(measure[part], weights=self._weights[part, c])
-            self._known[lag] = result
-        return self._known[lag]
+        moved = self._spectra(lag)
+        cross = np.matmul(moved, self._weighted).real  # [:, moved channel, still channel]
+        own = np.sum(np.abs(moved) ** 2 * self._white, axis=2)
+        parts = np.array_split(np.arange(len(own)), _PARTS)
+        result = np.zeros((_PARTS, 4))
+        for c, o in enumerate(self._rest):
+            r = cross[:, c, o]
+            explained = np.sum(np.matmul(self._inverse[c], r[:, :, None])[:, :, 0] * r, axis=1)
+            measure = -np.log(np.maximum(1 - explained / (own[:, c] + 5e-5), 1e-3))
+            for row, part in enumerate(parts):
+                result[row, c] = np.average(measure[part], weights=self._weights[part, c])
+        return result
 
 
 def _oneness(between: Floats) -> Floats:
