@@ -1,4 +1,4 @@
-"""Commands of this package: import, repair, episodes, verify, check, doa, report. Thin."""
+"""Commands of this package: import, repair, episodes, verify, check, doa, align, report. Thin."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=_LOOK)(verify)
     app.command(rich_help_panel=_LOOK)(check)
     app.command(rich_help_panel=_LOOK)(doa)
+    app.command(rich_help_panel=_LOOK)(align)
     app.command(rich_help_panel=_LOOK)(report)
 
 
@@ -129,7 +130,8 @@ def import_(
     session: Annotated[str, typer.Option(help="session that the episode belongs to")] = "imported",
     name: Annotated[str | None, typer.Option(help="name of the episode; default: the file's")] = None,
     video_offset_s: Annotated[
-        float | None, typer.Option(help="first picture after the first sound; unknown counts as 0, flagged")
+        float | None,
+        typer.Option(help="first picture after the first sound; default: by the video's own sound"),
     ] = None,
     report_page: Annotated[bool, typer.Option("--report/--no-report", help="make report.html")] = True,
     as_json: Json = False,
@@ -160,6 +162,9 @@ def import_(
         "duration_s": round(episode.duration_s, 6),
         "pictures": len(episode.frame_times()),
         "video_alignment": alignment,
+        "video_offset_s": pictures["offset_s"] if isinstance(pictures, dict) else None,
+        "video_offset_sigma_s": pictures.get("offset_sigma_s") if isinstance(pictures, dict) else None,
+        "video_drift_ppm": pictures.get("drift_ppm") if isinstance(pictures, dict) else None,
         "sound_ok": episode.checks["sound"]["ok"],
         "recorder_time": episode.profile.source["recorder_time"],
         "problems": episode.original.problems,
@@ -172,10 +177,16 @@ def import_(
         f" sound {'ok' if result['sound_ok'] else 'has faults: hearth check'}",
         *[f"  note: {problem}" for problem in episode.original.problems],
     ]
-    if alignment == "unknown":
+    if isinstance(pictures, dict) and alignment == "unknown":
+        why = str(pictures["alignment"]).partition("; ")[2]
         text.append(
             "  note: how the pictures lie against the sound is not known; both are taken to start together."
-            " Give --video-offset-s when you know it"
+            f" {why + '. ' if why else ''}Give --video-offset-s when you know it"
+        )
+    if isinstance(pictures, dict) and alignment == "measured":
+        text.append(
+            f"  the first picture is {pictures['offset_s']:+.4f} s after the first sound, its clock"
+            f" {pictures['drift_ppm']:+.1f} ppm fast, by the video's sound: {pictures['by_sound']['text']}"
         )
     emit(result, as_json, text)
 
@@ -249,7 +260,7 @@ def doa(
     if sounds not in ("speech", "all"):
         raise InputError(f"--sounds is one of speech, all, not {sounds!r}")
     files = DirectionFiles(csv, tracks, dcase, plot, sound_class)
-    files.check(as_json)
+    files.check(as_json, path)
     source, named = _sound_of(path, format_name)
     with progress(f"directions of {path.name}", source.frames) as advance:
         directions, found, printed = files.make(source, named, path.name, sounds, advance)
@@ -263,6 +274,24 @@ def doa(
     text += [f"  note: {problem}" for problem in source.problems]
     text += [f"  written to {where}" for where in written.values()]
     emit({**result, **written, "rows": directions.rows}, as_json, text)
+
+
+def align(
+    reference: Annotated[Path, typer.Argument(help="sound file, video with sound, or episode folder")],
+    other: Annotated[Path, typer.Argument(help="another recording of the same event")],
+    max_drift_ppm: Annotated[float, typer.Option(help="what the two clocks may differ by")] = 250.0,
+    as_json: Json = False,
+) -> None:
+    """Find by content when OTHER starts in REFERENCE, and how their clocks differ. Exit 1 when it cannot."""
+    from recordings.align import align_recordings
+    from recordings.sound_track import open_sound
+
+    with open_sound(reference) as a, open_sound(other) as b, progress("aligning", 1.0) as advance:
+        found = align_recordings(a, b, max_drift_ppm=max_drift_ppm, advance=advance)
+    result = {"reference": str(reference), "other": str(other), **found.to_dict()}
+    emit(result, as_json, f"{found.verdict}: {found.text}")
+    if found.verdict != "aligned":
+        raise CheckFailed(f"{other} was not aligned: {found.text}")
 
 
 def report(

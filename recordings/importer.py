@@ -7,7 +7,6 @@ guess; when they disagree the import stops. Times count from the first audio fra
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from dsp.errors import InputError
 from recordings.audio_file import OTHER_SUFFIXES, WAV_SUFFIXES, AudioFile, open_audio
 from recordings.episode import ORIGINALS, TIMELINE, VIDEO, Episode
 from recordings.finish import complete, release_blocks
+from recordings.join import JoinPlan, copy_without_start, is_wav, plan_join
 from recordings.profile import Profile, check_fields
 from recordings.storage import copy_exact, sha256_file
 from recordings.timeline import Line, TimelineWriter
@@ -32,10 +31,6 @@ from recordings.writer import create_folder, new_episode_id
 
 if TYPE_CHECKING:
     from recordings.video_read import VideoSummary
-
-_OVERLAP_SEARCH_S = 5.0  # how far from the end of one part the start of the next is looked for
-_JOINT_S = 2.0  # two clock readings of 1 s steps, and what a split itself may take
-_OVERLAP_PROBE = 256  # frames that must agree exactly
 
 
 def import_take(
@@ -52,17 +47,15 @@ def import_take(
 ) -> Episode:
     """Make an episode below <root>/<session>/ out of a take; gives it finished.
 
-    wav_path: one sound file, or the parts of a split one; parts are joined in the order of their names, and
-    refused when they seem to overlap. format: one of dsp.FORMATS, needed when the tags do not say.
-    video_offset_s: time of the first picture after the first audio frame; unknown is taken as 0 and flagged.
+    wav_path: one sound file, or the parts of a split one, joined as recordings.join says. format: one of
+    dsp.FORMATS, needed when the tags do not say. video_offset_s: time of the first picture after the first
+    audio frame; when it is not given it is found with the video's own sound (recordings.align), and when that
+    says nothing it is taken as 0 and flagged.
     A refused or failed import leaves nothing behind; the files given are never touched.
     Raises InputError (unknown, contradicted or wrong format, unreadable file, overlap), StorageError.
     """
-    paths = (
-        [Path(wav_path)]
-        if isinstance(wav_path, str | Path)
-        else sorted((Path(p) for p in wav_path), key=_name)
-    )
+    plan = plan_join([wav_path] if isinstance(wav_path, str | Path) else wav_path)
+    paths = plan.paths
     source = open_audio(paths)
     format_name = decide_format(source, format)
     if source.frames == 0:
@@ -71,13 +64,7 @@ def import_take(
         )
     if video_offset_s is not None and not abs(video_offset_s) <= 86400:
         raise InputError(f"the video's offset must be seconds within a day, not {video_offset_s!r}")
-    joints = _check_joints(paths) if len(paths) > 1 else []
-    copies = [copy_name(path) for path in paths]
-    if sorted(set(copies)) != copies:
-        raise InputError(
-            f"the parts would be kept as {', '.join(copies)}, which is not their order; give them plain names"
-            " that sort in the order of the take"
-        )
+    names = _copy_names(plan)
     next(release_blocks(source, format_name), None)  # a rate that cannot be resampled is refused here
     if video_path is not None and not _summary_of(Path(video_path)).times_ns:
         raise InputError(f"{video_path}: holds no readable picture")
@@ -114,7 +101,7 @@ def import_take(
     with _nothing_left_behind(Path(root) / profile.session):
         folder = create_folder(Path(root), profile)
         try:
-            return _fill(folder, profile, paths, source, joints, started, video_path, video_offset_s, report)
+            return _fill(folder, profile, plan, names, source, started, video_path, video_offset_s, report)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # only copies: the originals are where they were
             raise
@@ -139,8 +126,14 @@ def _summary_of(video: Path) -> VideoSummary:
     return video_read.summarise(video)
 
 
-def _name(path: Path) -> str:
-    return path.name
+def _copy_names(plan: JoinPlan) -> list[str]:
+    """Names of the copies, which sort in the order of the take. InputError for a part that cannot be cut."""
+    for part, skip in zip(plan.parts, plan.skips, strict=True):
+        if skip and not is_wav(part):
+            raise InputError(f"{part.paths[0]} overlaps the part before it; only WAV is cut: decode it first")
+    names = [copy_name(path) for path in plan.paths]
+    in_order = sorted(set(names)) == names
+    return names if in_order else [f"part{i:02d}_{name}" for i, name in enumerate(names, 1)]
 
 
 def copy_name(path: Path) -> str:
@@ -232,74 +225,12 @@ def _time_note(started: datetime | None, path: Path) -> dict[str, Any]:
     return known
 
 
-def _check_joints(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Refuse parts that overlap or are no parts of one take; gives what is known about each joint."""
-    files = [open_audio(path) for path in paths]
-    joints = []
-    for before, after in itertools.pairwise(files):
-        names = f"{_printable(before.paths[0].name)} and {_printable(after.paths[0].name)}"
-        found = find_overlap(before, after)
-        if found:
-            raise InputError(
-                f"{names} overlap by {found} frames ({found / before.rate:.3f} s): joining them would double"
-                " that sound. Overlapping parts are not joined yet; import them one by one"
-            )
-        step = None
-        if before.bext and after.bext and before.bext.time_reference and after.bext.time_reference:
-            step = after.bext.time_reference - before.bext.time_reference - before.frames
-            # A recorder that knows whole seconds only may be a second off without any overlap.
-            whole_seconds = not (
-                before.bext.time_reference % before.rate or after.bext.time_reference % after.rate
-            )
-            if step < (-after.rate if whole_seconds else 0) and after.bext.date == before.bext.date:
-                raise InputError(
-                    f"{names} seem to overlap: by their time references the second starts {-step} frames"
-                    " before the first ends. Overlapping parts are not joined yet; import them one by one"
-                )
-        gap_s = _gap_s(before, after)
-        if not any(abs(gap) <= _JOINT_S for gap in gap_s):
-            known = "no time in both of them says that one continues the other"
-            if gap_s:
-                known = f"by their times the second starts {gap_s[0]:.1f} s after the first ends"
-            raise InputError(f"{names} do not seem to be parts of one take: {known}; import them one by one")
-        joints.append({"between": names, "time_reference_gap_frames": step})
-    return joints
-
-
-def _gap_s(before: AudioFile, after: AudioFile) -> list[float]:
-    """Seconds from the end of one part to the start of the next, by each clock that both parts tell."""
-    a, b = before.bext, after.bext
-    gaps: list[float] = []
-    if a is None or b is None:
-        return gaps
-    if a.local_time and b.local_time:
-        gaps.append((b.local_time - a.local_time).total_seconds() - before.duration_s)
-    if a.time_reference and b.time_reference and a.date == b.date:
-        gaps.append((b.time_reference - a.time_reference) / before.rate - before.duration_s)
-    return gaps
-
-
-def find_overlap(before: AudioFile, after: AudioFile) -> int:
-    """Frames at the end of `before` that the start of `after` repeats; 0 for none or silence."""
-    tail = before.read(max(before.frames - round(_OVERLAP_SEARCH_S * before.rate), 0))
-    head = after.read(0, len(tail))
-    probe = head[:_OVERLAP_PROBE]
-    if len(probe) < _OVERLAP_PROBE or len(tail) < _OVERLAP_PROBE or not np.ptp(probe, axis=0).any():
-        return 0
-    candidates = np.flatnonzero((tail[: len(tail) - _OVERLAP_PROBE + 1] == probe[0]).all(axis=1))
-    for start in candidates:
-        length = len(tail) - int(start)
-        if np.array_equal(tail[start:], head[:length]):
-            return length
-    return 0
-
-
 def _fill(
     folder: Path,
     profile: Profile,
-    paths: Sequence[Path],
+    plan: JoinPlan,
+    names: list[str],
     source: AudioFile,
-    joints: list[dict[str, Any]],
     started: datetime | None,
     video_path: str | Path | None,
     video_offset_s: float | None,
@@ -309,19 +240,25 @@ def _fill(
     from recordings.storage import write_atomic
 
     files = []
-    for path in paths:
-        name = copy_name(path)
-        digest = copy_exact(path, folder / ORIGINALS / name)
-        about = {"name": name, "bytes": path.stat().st_size, "sha256": digest}
+    for path, name, skip in zip(plan.paths, names, plan.skips, strict=True):
+        about: dict[str, Any] = {"name": name, "bytes": path.stat().st_size}
+        if skip:
+            copy_without_start(path, folder / ORIGINALS / name, skip)
+            about.update(sha256=sha256_file(path), left_out_frames=skip)
+        else:
+            about["sha256"] = copy_exact(path, folder / ORIGINALS / name)
         if name != path.name:
             about["called_before"] = os.fsencode(path.name).decode("utf-8", "backslashreplace")
         files.append(about)
-    lines = _sound_lines(folder, source, started)
+    kept = [open_audio(folder / ORIGINALS / name) for name in names]
+    lines = _sound_lines(kept, plan, started)
     described = {**profile.source, "files": files}
-    if joints:
-        described["joints"] = joints
+    if plan.joints:
+        described["joints"] = [joint.to_dict() for joint in plan.joints]
+    if plan.notes:
+        described["notes"] = list(plan.notes)
     if video_path is not None:
-        frames, video = _import_video(Path(video_path), folder, video_offset_s)
+        frames, video = _import_video(Path(video_path), folder, video_offset_s, _before_gaps(kept, plan))
         lines += frames
         described["video"] = video
     profile = msgspec.structs.replace(profile, source=described)
@@ -335,7 +272,13 @@ def _fill(
     return complete(folder, report=report)
 
 
-def _sound_lines(folder: Path, source: AudioFile, started: datetime | None) -> list[Line]:
+def _before_gaps(kept: list[AudioFile], plan: JoinPlan) -> AudioFile:
+    """The sound up to the first hole: behind it frames are no longer times."""
+    whole = next((i for i, joint in enumerate(plan.joints, 1) if joint.gap_frames), len(kept))
+    return open_audio([file.paths[0] for file in kept[:whole]])
+
+
+def _sound_lines(kept: list[AudioFile], plan: JoinPlan, started: datetime | None) -> list[Line]:
     lines: list[Line] = []
     if started is not None:
         utc_ns = round(started.astimezone(timezone.utc).timestamp()) * 10**9
@@ -348,40 +291,59 @@ def _sound_lines(folder: Path, source: AudioFile, started: datetime | None) -> l
                 "source": "recorder clock",
             }
         )
-    first = 0
-    for seq, path in enumerate(source.paths):
-        frames = open_audio(folder / ORIGINALS / copy_name(path)).frames
-        t_ns = round(first * 1e9 / source.rate)
+    first = missing = 0
+    for seq, file in enumerate(kept):
+        lost = plan.joints[seq - 1].gap_frames if seq else 0
+        if lost:
+            lines.append(
+                {
+                    "type": "gap",
+                    "t_ns": round((first + missing) * 1e9 / file.rate),
+                    "stream": "audio",
+                    "cause": "missing between two parts of the take, by their time references",
+                    "lost_frames": lost,
+                    "file_frame": first,
+                }
+            )
+            missing += lost
+        t_ns = round((first + missing) * 1e9 / file.rate)
         lines.append(
             {
                 "type": "audio",
                 "t_ns": t_ns,
                 "t_observed_ns": t_ns,
                 "seq": seq,
-                "first_frame": first,
-                "frames": frames,
-                "lost": 0,
+                "first_frame": first + missing,
+                "frames": file.frames,
+                "lost": lost,
                 "flags": ["imported"],
                 "file_frame": first,
             }
         )
-        first += frames
+        first += file.frames
     return lines
 
 
-def _import_video(path: Path, folder: Path, offset_s: float | None) -> tuple[list[Line], dict[str, Any]]:
-    """Copy the pictures, as they are coded, into video.mkv; their times come from the container."""
+def _import_video(
+    path: Path, folder: Path, offset_s: float | None, sound: AudioFile
+) -> tuple[list[Line], dict[str, Any]]:
+    """Copy the pictures, as they are coded, into video.mkv; their times come from the container,
+    moved onto the clock of the sound where the video's own sound tells how."""
     from recordings import video_read
 
     summary = video_read.summarise(path)
     times = video_read.remux(path, folder / VIDEO)
     if not times:
         raise InputError(f"{path}: holds no picture")
-    start_ns = round((offset_s or 0.0) * 1e9)
+    placed: dict[str, Any] = {"offset_s": offset_s, "alignment": "given"}
+    if offset_s is None:
+        placed = _measured(path, summary.times_ns[0], sound)
+    start_ns = round((placed["offset_s"] or 0.0) * 1e9)
+    speed = 1.0 / (1.0 + placed.get("drift_ppm", 0.0) * 1e-6)
     lines = [
         {
             "type": "frame",
-            "t_ns": start_ns + t,
+            "t_ns": start_ns + times[0] + round((t - times[0]) * speed),
             "seq": index,
             "index": index,
             "pts_ms": round((t - times[0]) / 1e6),
@@ -396,7 +358,33 @@ def _import_video(path: Path, folder: Path, offset_s: float | None) -> tuple[lis
         "codec": summary.codec,
         "width_px": summary.width_px,
         "height_px": summary.height_px,
-        "offset_s": offset_s,
-        "alignment": "given" if offset_s is not None else "unknown: both files are taken to start together",
+        **placed,
     }
     return lines, video
+
+
+def _measured(path: Path, first_picture_ns: int, sound: AudioFile) -> dict[str, Any]:
+    """Where the first picture lies on the clock of the sound, by the video's own sound track."""
+    from recordings.align import align_recordings
+    from recordings.sound_track import SoundTrack, has_sound
+
+    unknown = "unknown: both files are taken to start together"
+    if not has_sound(path):
+        return {"offset_s": None, "alignment": unknown}
+    try:
+        with SoundTrack(path, first_picture_ns) as track:
+            found = align_recordings(sound, track)
+            start_s = track.start_s
+    except InputError as error:
+        return {"offset_s": None, "alignment": f"{unknown}; {error}"}
+    about = {"verdict": found.verdict, "runner_up_ratio": found.runner_up_ratio, "text": found.text}
+    if found.offset_s is None:
+        return {"offset_s": None, "alignment": f"{unknown}; {found.text}", "by_sound": about}
+    return {
+        "offset_s": round(float(found.reference_time(-start_s)), 6),
+        "alignment": "measured",
+        "drift_ppm": round(found.drift_ppm or 0.0, 3),
+        "offset_sigma_s": round(found.offset_sigma_s or 0.0, 6),
+        "drift_sigma_ppm": round(found.drift_sigma_ppm or 0.0, 3),
+        "by_sound": about,
+    }

@@ -255,6 +255,8 @@ def _offset(data: Any, lines: list[Line]) -> Check:
             "",
             "Import again with --video-offset-s once it is known, for example from a clap.",
         )
+    if offset is None and alignment == "measured":
+        return Check("ok", title, "The pictures were placed at the import by the sound of the video itself.")
     if offset is None and alignment == "given":
         return Check("unknown", title, "The offset was given at the import, not measured.")
     if offset is None:

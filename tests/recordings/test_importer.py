@@ -185,12 +185,17 @@ def test_parts_that_abut_are_joined_in_name_order(tmp_path):
     assert episode.verify().ok
 
 
-def test_parts_that_overlap_are_refused(tmp_path):
+def test_parts_that_overlap_are_joined_where_they_are_identical_and_refused_where_not(tmp_path):
     foa = scene(seconds=2.0)
     first = h3vr_wav(tmp_path / "a.wav", foa[:50000], tracks="WYZX")
     second = h3vr_wav(tmp_path / "b.wav", foa[40000:], tracks="WYZX", time_reference=48000 * 36673)
-    with pytest.raises(InputError, match="overlap by 10000 frames"):
-        import_take([first, second], None, tmp_path / "data", report=False)
+    given = second.read_bytes()
+    episode = import_take([first, second], None, tmp_path / "joined", report=False)
+    whole = h3vr_wav(tmp_path / "w.wav", foa, tracks="WYZX")
+    np.testing.assert_array_equal(episode.audio(48000), open_audio(whole).read())
+    assert episode.verify().ok, episode.verify().problems
+    assert episode.profile.source["joints"][0]["overlap_frames"] == 10000
+    assert second.read_bytes() == given
     # Different sound, but the recorder's own counter says that they overlap.
     other = h3vr_wav(tmp_path / "c.wav", scene(seed=9), tracks="WYZX", time_reference=48000 * 36672 + 49_000)
     with pytest.raises(InputError, match="1000 frames before the first ends"):
