@@ -28,6 +28,7 @@ CLIP_FIT = (-0.879, 1.107, -0.273, -0.761)
 ROW_FIT = (0.021, 1.052, -0.470, -0.763)
 FLOOR_DEG = 0.4  # what spaced capsules (r = 15 mm) bend an ideal wave
 SILENCE_DBFS = -110.0
+ABSURD = 1e4  # +80 dBFS: no sound, and it would hide all that follows
 # Share of a uniform sphere that lies within 30 degrees of any direction.
 _UNIFORM_SHARE = 0.0669873
 
@@ -124,6 +125,12 @@ def _checked(foa: npt.ArrayLike) -> F32:
     if not np.isfinite(x).all():
         bad = int(np.argmin(np.isfinite(x).all(axis=1)))
         raise InputError(f"sample {bad} is not a finite number; repair or cut the recording there")
+    if len(x) and float(np.abs(x).max()) > ABSURD:
+        bad = int(np.argmax(np.abs(x).max(axis=1)))
+        raise InputError(
+            f"sample {bad} is {float(np.abs(x[bad]).max()):.3g}, far beyond full scale (1.0); read the file"
+            " with the right scale, or cut the recording there"
+        )
     return x
 
 

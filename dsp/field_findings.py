@@ -41,7 +41,9 @@ def field_findings(x: NDArray[np.float32], format: str, dead: set[int | None]) -
         return [Finding("normalisation", "unknown", None, text)], "unknown", dict(_EVEN)
     to_ambix = conversion_matrix(format, "ambix").T.astype(np.float32)
     ambix = x @ to_ambix
-    shift = shifted_channel(x if format in LAYOUTS else ambix, format in LAYOUTS)
+    field = analyse_field(ambix)
+    # A steady sound, such as the noise of the capsules in a quiet room, has no starts to compare.
+    shift = None if field.steady else shifted_channel(x if format in LAYOUTS else ambix, format in LAYOUTS)
     found: list[Finding] = []
     if shift is not None:
         name = CHANNEL_NAMES[format if format in LAYOUTS else "ambix"][shift.channel]
@@ -49,10 +51,10 @@ def field_findings(x: NDArray[np.float32], format: str, dead: set[int | None]) -
         x = x.copy()
         x[:, channel] = np.roll(x[:, channel], -round(shift.frames))
         ambix = x @ to_ambix
+        field = analyse_field(ambix)
         ms = shift.frames / FS * 1000
         text = f"{name} is {abs(ms):.2f} ms {'late' if ms > 0 else 'early'} against the others"
         found.append(Finding("time_shifted", "fault", channel, text, ms))
-    field = analyse_field(ambix)
     if field.steady and np.sqrt(np.mean(ambix[:, 0] ** 2)) < 10 ** (-60 / 20):
         text = "a steady sound below -60 dBFS may be the microphone's own noise"
         return [*found, Finding("normalisation", "unknown", None, text)], "unknown", dict(_EVEN)

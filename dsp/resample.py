@@ -42,8 +42,21 @@ def half_band_taps(pairs: int, passband: float) -> NDArray[np.float64]:
     """
     from scipy.signal import remez
 
-    g = remez(2 * pairs, [0.0, 2.0 * passband], [1.0], fs=1.0, maxiter=200)
+    try:
+        g = remez(2 * pairs, [0.0, 2.0 * passband], [1.0], fs=1.0, maxiter=200)
+    except ValueError:
+        # Where the passband is nearly nothing (384 kHz and more) the exchange ends at rounding errors.
+        return _windowed_half_band(pairs)
     return np.asarray(0.5 * g[:pairs], dtype=np.float64)
+
+
+def _windowed_half_band(pairs: int) -> NDArray[np.float64]:
+    """A Kaiser-windowed half-band filter, taps as of `half_band_taps`."""
+    from scipy.signal import firwin
+
+    taps = 2.0 * firwin(4 * pairs - 1, 0.5, window=("kaiser", 11.0))
+    side = taps[: 2 * pairs : 2]
+    return np.asarray(0.5 * side * (0.5 / side.sum()), dtype=np.float64)
 
 
 @lru_cache(maxsize=16)

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from numba import njit
+from scipy.signal import butter
 
 from dsp import histogram
 from dsp.stft import RowStft, StftPlan
@@ -36,6 +37,10 @@ WINDOW_S = 128 / 24000
 FRAMES_PER_ROW = 40
 START_FRAMES = 8  # no votes while the decay is not known yet
 FEATURES = 16
+LEAST_DIRECT = np.float32(1e-4)  # of |I|/E; less is no direction
+ROUNDING = np.float32(1e-9)  # of a frame's power: what single precision leaves in an empty channel
+# A Hann window lets a constant into its second bin, and that would be the surest direction of all.
+HIGH_PASS_HZ = 80.0
 # Rows of the state that is carried from frame to frame, each (bins,): the envelopes that a 60 ms and a 20 ms
 # decay leave, noise floor, smoothed power, power one and two frames ago, and of the frame before: the sum of
 # |I| over three bins and of I (x, y, z).
@@ -97,6 +102,7 @@ def frame_features(
     running[2] = max(mean, left)
     if not mean > np.float32(0):
         return False
+    least = ROUNDING * mean
     frame_rise = np.log(mean / (left + tiny) + np.float32(1e-6))
     level = np.float32(running[0]) + tiny
     smoothing = np.float32(max(settings[3], 1.0 / running[1]))
@@ -116,6 +122,11 @@ def frame_features(
         jz = wr * s[2, 1, b] - wi * s[2, 0, b]
         r = np.sqrt(x * x + y * y + z * z) + tiny
         direct = min(r / p, one)
+        v2 = s[1, 0, b] ** 2 + s[1, 1, b] ** 2 + s[2, 0, b] ** 2
+        v2 += s[2, 1, b] ** 2 + s[3, 0, b] ** 2 + s[3, 1, b] ** 2
+        if r < LEAST_DIRECT * p or v2 < least:  # X, Y, Z are rounding errors
+            r = np.float32(1)
+            x, y, z = np.float32(0), np.float32(0), np.float32(0)
         unit[0, at + b], unit[1, at + b], unit[2, at + b] = x / r, y / r, z / r
         sum_x += direct * unit[0, at + b]
         sum_y += direct * unit[1, at + b]
@@ -234,6 +245,21 @@ def row_features(
         frame_features(spectra[f], state, running, settings, f * bins, features, unit)
 
 
+@njit(nogil=True, cache=True)
+def _high_pass(x: F32, section: F64, state: F64, out: F32) -> None:  # pragma: no cover - compiled
+    """out = x through one second-order section (b0, b1, b2, a1, a2); x, out (frames, 4), state (4, 2)."""
+    b0, b1, b2, a1, a2 = section
+    for c in range(x.shape[1]):
+        u, v = state[c, 0], state[c, 1]
+        for n in range(x.shape[0]):
+            i = np.float64(x[n, c])
+            o = b0 * i + u
+            u = b1 * i - a1 * o + v
+            v = b2 * i - a2 * o
+            out[n, c] = o
+        state[c, 0], state[c, 1] = u, v
+
+
 class VoteCounter:
     """Spectra and weights for consecutive rows; each row's votes go into a histogram."""
 
@@ -245,6 +271,11 @@ class VoteCounter:
         self._stft = RowStft(plan, 4)
         self._state = np.zeros((_STATE_ROWS, plan.bins), np.float32)
         self._running = np.zeros(3)
+        section = butter(2, HIGH_PASS_HZ, "highpass", fs=fs)
+        self._section = np.array([*section[0], *section[1][1:]])
+        self._filter_state = np.zeros((4, 2))
+        self._filter_used = False
+        self._filtered = np.zeros((plan.row, 4), np.float32)
         room = plan.frames_per_row * plan.bins
         self._unit = np.empty((room, 3), np.float32)
         self._weight = np.empty(room, np.float32)
@@ -262,9 +293,18 @@ class VoteCounter:
         """Whether so many samples say anything: one whole window, and a third of a row."""
         return samples >= self.plan.n_fft and 3 * samples >= self.plan.row
 
+    def _spectra(self, row: F32) -> F32:
+        if not self._filter_used:  # as if the first sample had always been there: a constant makes no step
+            self._filter_used = True
+            b0 = self._section[0]
+            self._filter_state[:, 0] = -b0 * row[0]
+            self._filter_state[:, 1] = self._section[2] * row[0]
+        _high_pass(row, self._section, self._filter_state, self._filtered)
+        return self._stft.push_row(self._filtered)
+
     def add_row(self, row: F32, cells: F32) -> None:
         """Add the votes of one row (plan.row, 4) to `cells`."""
-        spectra = self._stft.push_row(row)
+        spectra = self._spectra(row)
         count = _collect_votes(
             spectra, self._state, self._running, self._settings, *self._net, self._unit, self._weight
         )
@@ -272,7 +312,7 @@ class VoteCounter:
 
     def features(self, row: F32) -> tuple[F32, F32]:
         """What the net sees of one row (frames * bins, FEATURES), and the directions (frames * bins, 3)."""
-        spectra = self._stft.push_row(row)
+        spectra = self._spectra(row)
         cells = self.plan.frames_per_row * self.plan.bins
         features = np.zeros((FEATURES, cells), np.float32)
         unit = np.zeros((3, cells), np.float32)

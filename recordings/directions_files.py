@@ -43,17 +43,26 @@ class DirectionFiles:
         every = {"csv": self.csv, "tracks": self.tracks, "dcase": self.dcase, "plot": self.plot}
         return {name: path for name, path in every.items() if path is not None}
 
-    def check(self, as_json: bool) -> None:
-        """Raise InputError before any work: two for stdout, a plot of another kind, a sealed episode."""
+    def check(self, as_json: bool, recording: Path) -> None:
+        """Raise InputError before any work: two for stdout or for one file, the recording itself, a plot of
+        another kind, a sealed episode."""
         to_stdout = [f"--{name} -" for name, path in self.wanted.items() if path == STDOUT]
         to_stdout += ["--json"] if as_json else []
         if len(to_stdout) > 1:
             raise InputError(f"{' and '.join(to_stdout)} both want stdout; name a file")
         if self.plot is not None:
             plot_format(self.plot)
-        for path in self.wanted.values():
-            if path != STDOUT:
-                refuse_inside_sealed(path)
+        taken: dict[Path, str] = {}
+        for name, path in self.wanted.items():
+            if path == STDOUT:
+                continue
+            refuse_inside_sealed(path)
+            if path.exists() and recording.exists() and path.samefile(recording):
+                raise InputError(f"--{name} {path} is the recording itself; name another file")
+            where = path.resolve()
+            if where in taken:
+                raise InputError(f"--{taken[where]} and --{name} both name {path}; name two files")
+            taken[where] = name
 
     def make(
         self, source: AudioFile, format_name: str, name: str, sounds: str, advance: Callable[[float], None]

@@ -317,3 +317,10 @@ def test_real_n3d_files_are_told_from_ambix(shared_data, path):
 )
 def test_healthy_real_files_are_not_accused(shared_data, path, name):
     assert dsp.check(*real(shared_data, path), name).ok
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_noise_of_a_quiet_room_is_no_shifted_channel(seed: int) -> None:
+    noise = 3e-4 * np.random.default_rng(seed).standard_normal((10 * 24000, 4)).astype(np.float32)
+    report = dsp.check(dsp.convert(noise, source="a", target="ambix"), 24000)
+    assert "time_shifted" not in {f.code for f in report.findings}

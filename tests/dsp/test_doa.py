@@ -243,3 +243,21 @@ def test_bad_input_is_named() -> None:
         steady_direction(bad, FS)
     with pytest.raises(InputError, match="sample rate"):
         DoaEstimator(1000)
+
+
+def test_a_constant_and_an_empty_velocity_have_no_direction() -> None:
+    """A constant leaks into the lowest bin of a Hann window, rounding errors of a loud W into X, Y, Z."""
+    rng = np.random.default_rng(12)
+    offset = 1e-3 * diffuse_noise(4 * FS, rng) + np.float32([0.003, 0, 0, 0.003])
+    bursts = np.zeros((4 * FS, 4), np.float32)
+    bursts[:, 0] = 0.1 * rng.standard_normal(4 * FS) * (np.sin(np.arange(4 * FS) / 3000) > 0)
+    for foa in (offset, bursts, np.full((4 * FS, 4), 0.5, np.float32)):
+        assert estimate_doa(foa, FS).active.mean() < 0.05
+        assert steady_direction(foa, FS).confidence == 0
+
+
+def test_samples_far_beyond_full_scale_are_named() -> None:
+    foa = plane_wave(signal("noise", 0.5, np.random.default_rng(1)), 10, 0)
+    foa[7] = 1e18
+    with pytest.raises(InputError, match=r"sample 7 is 1e\+18.*full scale"):
+        DoaEstimator(FS).push(foa)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -212,3 +213,17 @@ def test_wrong_use_of_the_outputs(take, tmp_path):
     assert isinstance(both, InputError) and "both want stdout" in str(both)
     assert isinstance(error("--csv", "-", "--json"), InputError)
     assert "speech, all" in str(error("--sounds", "music"))
+
+
+def test_outputs_never_replace_the_recording_or_each_other(tmp_path: Path) -> None:
+    from recordings.directions_files import DirectionFiles
+
+    recording = tmp_path / "take.wav"
+    recording.write_bytes(b"RIFF")
+    (tmp_path / "link.wav").symlink_to(recording)
+    for name in ("take.wav", "./take.wav", "link.wav"):
+        with pytest.raises(InputError, match="the recording itself"):
+            DirectionFiles(tracks=tmp_path / name).check(False, recording)
+    with pytest.raises(InputError, match="--csv and --tracks both name"):
+        DirectionFiles(csv=tmp_path / "o.csv", tracks=tmp_path / "o.csv").check(False, recording)
+    DirectionFiles(csv=tmp_path / "o.csv", tracks=tmp_path / "t.csv").check(False, recording)
