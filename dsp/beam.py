@@ -17,6 +17,7 @@ import scipy.fft
 
 from dsp.ambisonics import CAPSULE_DIRECTIONS, conversion_matrix, direction_to_unit
 from dsp.errors import InputError
+from dsp.foa_rows import checked_foa
 from dsp.spatial_filter import filter_frame
 
 F32 = npt.NDArray[np.float32]
@@ -130,22 +131,6 @@ def _loading(steering: C128, power: F64, white_noise_gain_db: float) -> F64:
     return np.where(short, 10**high, 0.0)
 
 
-def _checked(foa: npt.ArrayLike) -> F32:
-    x = np.asarray(foa)
-    if x.ndim != 2 or x.shape[1] != 4:
-        raise InputError(
-            f"a beam needs AmbiX audio of shape (frames, 4), got {x.shape}; "
-            "transpose it or convert it with dsp.convert"
-        )
-    if not np.issubdtype(x.dtype, np.floating):
-        raise InputError(f"expected float samples with full scale 1.0, got {x.dtype}; divide by full scale")
-    x = np.ascontiguousarray(x, np.float32)
-    if not np.isfinite(x).all():
-        bad = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise InputError(f"sample {bad} is not a finite number; repair or cut the recording there")
-    return x
-
-
 class Beamformer:
     """A beam in blocks; the result does not depend on how the samples are cut into blocks.
 
@@ -255,7 +240,7 @@ class Beamformer:
 
     def push(self, block: npt.ArrayLike) -> F32:
         """block: AmbiX (n, 4) float. Returns the samples (m,) of the beam that this block completes."""
-        x = _checked(block)
+        x = checked_foa(block, "a beam")
         return self._filter_directly(x) if self._direct else self._filter_spectra(x)
 
     def flush(self) -> F32:

@@ -7,13 +7,14 @@ grid (`dsp.histogram`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dsp import histogram
-from dsp.errors import InputError
+from dsp.foa_rows import RowBuffer, checked_foa, clip_rows, level_dbfs
 from dsp.votes import VoteCounter
 
 F32 = npt.NDArray[np.float32]
@@ -28,7 +29,6 @@ CLIP_FIT = (-0.879, 1.107, -0.273, -0.761)
 ROW_FIT = (0.021, 1.052, -0.470, -0.763)
 FLOOR_DEG = 0.4  # what spaced capsules (r = 15 mm) bend an ideal wave
 SILENCE_DBFS = -110.0
-ABSURD = 1e4  # +80 dBFS: no sound, and it would hide all that follows
 # Share of a uniform sphere that lies within 30 degrees of any direction.
 _UNIFORM_SHARE = 0.0669873
 
@@ -62,6 +62,23 @@ class Doa:
     uncertainty_deg: F64
     level_dbfs: F64
     active: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, frames: Sequence[DoaFrame]) -> Doa:
+        """From frames in the order of time."""
+
+        def column(name: str) -> F64:
+            return np.array([getattr(f, name) for f in frames])
+
+        return cls(
+            column("t_s"),
+            column("azimuth_deg"),
+            column("elevation_deg"),
+            column("confidence"),
+            column("uncertainty_deg"),
+            column("level_dbfs"),
+            column("active").astype(bool),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,42 +129,18 @@ def _angles(peak: F64) -> tuple[float, float]:
     return azimuth, elevation
 
 
-def _checked(foa: npt.ArrayLike) -> F32:
-    x = np.asarray(foa)
-    if x.ndim != 2 or x.shape[1] != 4:
-        raise InputError(
-            f"direction of arrival needs AmbiX audio of shape (frames, 4), got {x.shape}; "
-            "transpose it or convert it with dsp.convert"
-        )
-    if not np.issubdtype(x.dtype, np.floating):
-        raise InputError(f"expected float samples with full scale 1.0, got {x.dtype}; divide by full scale")
-    x = np.ascontiguousarray(x, np.float32)
-    if not np.isfinite(x).all():
-        bad = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise InputError(f"sample {bad} is not a finite number; repair or cut the recording there")
-    if len(x) and float(np.abs(x).max()) > ABSURD:
-        bad = int(np.argmax(np.abs(x).max(axis=1)))
-        raise InputError(
-            f"sample {bad} is {float(np.abs(x[bad]).max()):.3g}, far beyond full scale (1.0); read the file"
-            " with the right scale, or cut the recording there"
-        )
-    return x
-
-
 class DoaEstimator:
     """Streaming direction of arrival; the result does not depend on how the samples are cut into blocks.
 
     Push AmbiX blocks (n, 4) of any length; each completed 100 ms window gives one `DoaFrame`, with no delay
     beyond the window's end. Votes of earlier windows fade by half per window. Raises InputError for a wrong
-    shape, integer samples, or samples that are not finite.
+    shape, integer samples, or samples that are not finite or far beyond full scale.
     """
 
     def __init__(self, fs: int = 24000) -> None:
         self.fs = int(fs)
         self._votes = VoteCounter(self.fs)
-        self._row = np.zeros((self._votes.plan.row, 4), np.float32)
-        self._filled = 0
-        self._rows = 0
+        self._buffer = RowBuffer(self._votes.plan.row)
         self._cells = histogram.empty()
         self._own = histogram.empty()
         self._peak = np.zeros(8)
@@ -156,35 +149,20 @@ class DoaEstimator:
 
     def push(self, block: npt.ArrayLike) -> list[DoaFrame]:
         """block: (n, 4) float. Returns the windows that this block completes."""
-        x = _checked(block)
-        row = self._row
-        out = []
-        start = 0
-        while start < len(x):
-            n = min(len(row) - self._filled, len(x) - start)
-            row[self._filled : self._filled + n] = x[start : start + n]
-            self._filled += n
-            start += n
-            if self._filled == len(row):
-                out.append(self._finish_row())
-        return out
+        return [self._finish_row() for _ in self._buffer.push(checked_foa(block))]
 
     def flush(self) -> list[DoaFrame]:
         """The last window, when samples are left that do not fill one. The estimator can go on afterwards.
 
         With less than a third of a window (or less than one spectrum needs) it says nothing: inactive, NaN.
         """
-        return [self._finish_row()] if self._filled else []
+        return [self._finish_row()] if self._buffer.filled else []
 
     def _finish_row(self) -> DoaFrame:
-        row = self._row
-        row[self._filled :] = 0.0
-        w = row[: self._filled, 0].astype(np.float64)
-        level = float(10.0 * np.log10(max(float(np.dot(w, w)) / len(w), 1e-20)))
-        t_s = self._rows * len(row) / self.fs
-        self._rows += 1
-        enough = self._votes.enough(self._filled)
-        self._filled = 0
+        number, row, filled = self._buffer.take()
+        level = level_dbfs(row[:filled, 0])
+        t_s = number * len(row) / self.fs
+        enough = self._votes.enough(filled)
         self._own[:] = 0.0
         self._votes.add_row(row, self._own)
         self._cells *= self._fade
@@ -212,20 +190,13 @@ def estimate_doa(foa: npt.ArrayLike, fs: int) -> Doa:
     """Direction of arrival of a whole clip, one row per 100 ms (the last one may be shorter).
 
     foa: AmbiX (frames, 4) float, at 8 to 192 kHz. Equal to `DoaEstimator` fed with the same samples.
-    Raises InputError for a wrong shape, integer samples, or samples that are not finite.
+    Raises InputError for a wrong shape, integer samples, or samples that are not finite or far beyond full
+    scale.
     """
     estimator = DoaEstimator(fs)
     frames = estimator.push(foa)
     frames += estimator.flush()
-    return Doa(
-        np.array([f.t_s for f in frames]),
-        np.array([f.azimuth_deg for f in frames]),
-        np.array([f.elevation_deg for f in frames]),
-        np.array([f.confidence for f in frames]),
-        np.array([f.uncertainty_deg for f in frames]),
-        np.array([f.level_dbfs for f in frames]),
-        np.array([f.active for f in frames], bool),
-    )
+    return Doa.of(frames)
 
 
 def steady_direction(foa: npt.ArrayLike, fs: int) -> DirectionEstimate:
@@ -234,14 +205,10 @@ def steady_direction(foa: npt.ArrayLike, fs: int) -> DirectionEstimate:
     foa: AmbiX (frames, 4) float. All votes of the clip count alike; a clip of less than a third of a 100 ms
     window has no direction. Raises InputError as `estimate_doa`.
     """
-    x = _checked(foa)
+    x = checked_foa(foa)
     votes = VoteCounter(int(fs))
     cells = histogram.empty()
-    size = votes.plan.row
-    for start in range(0, len(x), size):
-        row = x[start : start + size]
-        if len(row) < size:
-            row = np.concatenate([row, np.zeros((size - len(row), 4), np.float32)])
+    for row in clip_rows(x, votes.plan.row):
         votes.add_row(row, cells)
     peak = np.zeros(8)
     power = float(np.mean(np.square(x[:, 0], dtype=np.float64))) if len(x) else 0.0

@@ -14,8 +14,9 @@ from numba import njit
 
 from dsp import histogram
 from dsp.direct_sound import STEADY_SHARE, DirectSoundVotes
-from dsp.doa import SILENCE_DBFS, DirectionEstimate, _angles, _checked, _confidence
+from dsp.doa import SILENCE_DBFS, DirectionEstimate, _angles, _confidence
 from dsp.errors import InputError
+from dsp.foa_rows import checked_foa, clip_rows
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -151,14 +152,11 @@ def several_directions(foa: npt.ArrayLike, fs: int, count: int) -> list[Directio
     """
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= MAX_COUNT:
         raise InputError(f"count must be a whole number from 1 to {MAX_COUNT}, not {count!r}")
-    x = _checked(foa)
+    x = checked_foa(foa)
     votes = DirectSoundVotes(int(fs), STEADY_SHARE)
     cells, sure = histogram.empty(), histogram.empty()
     size = votes.plan.row
-    for start in range(0, len(x) - size // 3, size):  # less than a third of a row says nothing
-        row = x[start : start + size]
-        if len(row) < size:
-            row = np.concatenate([row, np.zeros((size - len(row), 4), np.float32)])
+    for row in clip_rows(x, size, least=size // 3 + 1):  # less than a third of a row says nothing
         votes.add_row(row, cells, sure)
     power = float(np.mean(np.square(x[:, 0], dtype=np.float64))) if len(x) else 0.0
     if power < 10 ** (SILENCE_DBFS / 10):

@@ -22,6 +22,7 @@ from numba import njit
 from dsp.ambisonics import direction_to_unit, unit_to_direction
 from dsp.doa import DirectionEstimate, Doa, DoaFrame
 from dsp.errors import InputError
+from dsp.foa_rows import RowBuffer, checked_foa, clip_rows, level_dbfs
 from dsp.stft import RowStft, StftPlan
 
 F32 = npt.NDArray[np.float32]
@@ -186,22 +187,6 @@ def _angles(u: F64) -> tuple[float, float]:
     return float(azimuth), float(elevation)
 
 
-def _checked(foa: npt.ArrayLike) -> F32:
-    x = np.asarray(foa)
-    if x.ndim != 2 or x.shape[1] != 4:
-        raise InputError(
-            f"direction of arrival needs AmbiX audio of shape (frames, 4), got {x.shape}; "
-            "transpose it or convert it with dsp.convert"
-        )
-    if not np.issubdtype(x.dtype, np.floating):
-        raise InputError(f"expected float samples with full scale 1.0, got {x.dtype}; divide by full scale")
-    x = np.ascontiguousarray(x, np.float32)
-    if not np.isfinite(x).all():
-        bad = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise InputError(f"sample {bad} is not a finite number; repair or cut the recording there")
-    return x
-
-
 def _check_choice(method: str, sources: int | None) -> None:
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; one of {', '.join(METHODS)}")
@@ -245,40 +230,23 @@ class ShDoaEstimator:
         self.fs = int(fs)
         self._method, self._sources = method, sources
         self._covariances = _Covariances(self.fs)
-        self._row = np.zeros((self._covariances.plan.row, 4), np.float32)
+        self._buffer = RowBuffer(self._covariances.plan.row)
         self._sum = np.zeros((4, 4))
-        self._filled = 0
-        self._rows = 0
 
     def push(self, block: npt.ArrayLike) -> list[DoaFrame]:
         """block: (n, 4) float. Returns the windows that this block completes."""
-        x = _checked(block)
-        row = self._row
-        out = []
-        start = 0
-        while start < len(x):
-            n = min(len(row) - self._filled, len(x) - start)
-            row[self._filled : self._filled + n] = x[start : start + n]
-            self._filled += n
-            start += n
-            if self._filled == len(row):
-                out.append(self._finish_row())
-        return out
+        return [self._finish_row() for _ in self._buffer.push(checked_foa(block))]
 
     def flush(self) -> list[DoaFrame]:
         """The last window, when samples are left that do not fill one; see `dsp.DoaEstimator.flush`."""
-        return [self._finish_row()] if self._filled else []
+        return [self._finish_row()] if self._buffer.filled else []
 
     def _finish_row(self) -> DoaFrame:
-        row = self._row
-        row[self._filled :] = 0.0
-        w = row[: self._filled, 0].astype(np.float64)
-        level = float(10.0 * np.log10(max(float(np.dot(w, w)) / len(w), 1e-20)))
-        t_s = self._rows * len(row) / self.fs
-        self._rows += 1
+        number, row, filled = self._buffer.take()
+        level = level_dbfs(row[:filled, 0])
+        t_s = number * len(row) / self.fs
         own = self._covariances.row(row)
-        enough = self._covariances.enough(self._filled)
-        self._filled = 0
+        enough = self._covariances.enough(filled)
         self._sum *= MEMORY_PER_ROW
         if enough:
             self._sum += own
@@ -300,19 +268,7 @@ def estimate_sh_doa(foa: npt.ArrayLike, fs: int, method: str = "srp", sources: i
     estimator = ShDoaEstimator(fs, method, sources)
     frames = estimator.push(foa)
     frames += estimator.flush()
-
-    def column(name: str) -> npt.NDArray:
-        return np.array([getattr(f, name) for f in frames])
-
-    return Doa(
-        column("t_s"),
-        column("azimuth_deg"),
-        column("elevation_deg"),
-        column("confidence"),
-        column("uncertainty_deg"),
-        column("level_dbfs"),
-        column("active").astype(bool),
-    )
+    return Doa.of(frames)
 
 
 def sh_directions(
@@ -325,14 +281,10 @@ def sh_directions(
     than a diffuse field are left out. Silence gives an empty list. Errors as `ShDoaEstimator`.
     """
     _check_choice(method, sources)
-    x = _checked(foa)
+    x = checked_foa(foa)
     covariances = _Covariances(int(fs))
-    size = covariances.plan.row
     total = np.zeros((4, 4))
-    for start in range(0, len(x), size):
-        row = x[start : start + size]
-        if len(row) < size:
-            row = np.concatenate([row, np.zeros((size - len(row), 4), np.float32)])
+    for row in clip_rows(x, covariances.plan.row):
         total += covariances.row(row)
     power = float(np.mean(np.square(x[:, 0], dtype=np.float64))) if len(x) else 0.0
     if power < 10 ** (SILENCE_DBFS / 10) or not covariances.enough(len(x)) or not np.trace(total) > 0:
@@ -360,12 +312,12 @@ def steered_response(
     (srp), or the MUSIC spectrum 1 / (1 - d^T Q d / 4). The two angles broadcast; errors as `ShDoaEstimator`.
     """
     _check_choice(method, sources)
-    x = _checked(foa)
+    x = checked_foa(foa)
     covariances = _Covariances(int(fs))
     size = covariances.plan.row
     total = np.zeros((4, 4))
-    for start in range(0, len(x) - size + 1, size):
-        total += covariances.row(x[start : start + size])
+    for row in clip_rows(x, size, least=size):
+        total += covariances.row(row)
     form, _ = _form(total, method, sources)
     unit = direction_to_unit(azimuth_deg, elevation_deg)
     d = np.concatenate([np.ones((*unit.shape[:-1], 1)), np.sqrt(3.0) * unit[..., [1, 2, 0]]], axis=-1)

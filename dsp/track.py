@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from dsp import histogram, track_step
 from dsp.direct_sound import STEADY_SHARE, DirectSoundVotes
-from dsp.doa import SILENCE_DBFS, _checked
+from dsp.doa import SILENCE_DBFS
 from dsp.errors import InputError
+from dsp.foa_rows import RowBuffer, checked_foa
 from dsp.track_step import AGE, EVIDENCE, ID, P00, SILENT, STEP_S, VX, Settings
 
 F32 = npt.NDArray[np.float32]
@@ -144,37 +145,22 @@ class Tracker:
         """Go on after a gap: nothing of the sound before it is used, `t_s` counts from here; tracks coast and
         keep their ids."""
         self._votes = DirectSoundVotes(self.fs, STEADY_SHARE if self.sounds == "all" else 0.0)
-        self._row = np.zeros((self._votes.plan.row, 4), np.float32)
-        self._filled = 0
-        self._rows = 0
+        self._buffer = RowBuffer(self._votes.plan.row)
 
     def push(self, block: npt.ArrayLike) -> list[TrackFrame]:
         """block: (n, 4) AmbiX, float, any n. Returns the windows that this block completes."""
-        x = _checked(block)
-        row = self._row
-        out = []
-        start = 0
-        while start < len(x):
-            n = min(len(row) - self._filled, len(x) - start)
-            row[self._filled : self._filled + n] = x[start : start + n]
-            self._filled += n
-            start += n
-            if self._filled == len(row):
-                out.append(self._finish_row())
-        return out
+        return [self._finish_row() for _ in self._buffer.push(checked_foa(block))]
 
     def flush(self) -> list[TrackFrame]:
         """The last window, when samples are left that do not fill one: its sound moves no track."""
-        return [self._finish_row()] if self._filled else []
+        return [self._finish_row()] if self._buffer.filled else []
 
     def _finish_row(self) -> TrackFrame:
-        row, cells, sure = self._row, self._cells, self._sure
-        row[self._filled :] = 0.0
+        cells, sure = self._cells, self._sure
+        number, row, filled = self._buffer.take()
         w = row[:, 0]
-        heard = self._filled == len(row) and float(np.dot(w, w)) > len(w) * 10 ** (SILENCE_DBFS / 10)
-        t_s = self._rows * len(row) / self.fs
-        self._filled = 0
-        self._rows += 1
+        heard = filled == len(row) and float(np.dot(w, w)) > len(w) * 10 ** (SILENCE_DBFS / 10)
+        t_s = number * len(row) / self.fs
         cells[:] = 0.0
         sure[:] = 0.0
         self._votes.add_row(row, cells, sure)
