@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from bench import beam_rooms, doa_rooms
 from bench.beam_rooms import BeamScene
 from bench.doa_rooms import CAPSULES, FS, RADIUS_M, to_ambix
 from bench.figures import figure, not_measured, note, peer
+from bench.timing import best_ms
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -239,14 +241,10 @@ def _cost() -> None:
     rng = np.random.default_rng(SEED)
     foa = (0.1 * rng.standard_normal((8 * FS, 4))).astype(np.float32)
     for method, postfilter in (("max_directivity", False), ("max_directivity", True), ("mvdr", True)):
-        best = np.inf
-        for _ in range(4):
-            start = time.process_time()
-            dsp.beamform(foa, FS, 30.0, 0.0, method, postfilter)
-            best = min(best, time.process_time() - start)
+        cost = best_ms(partial(dsp.beamform, foa, FS, 30.0, 0.0, method, postfilter), 8.0, repeats=4)
         delay = 1e3 * dsp.Beamformer(FS, method=method, postfilter=postfilter).delay_s
         name = f"beam {method}{' with postfilter' if postfilter else ''}"
-        note(f"{name}: {1e3 * best / 8:.2f} ms of CPU per s of audio, delay {delay:.1f} ms")
+        note(f"{name}: {cost:.2f} ms of CPU per s of audio, delay {delay:.1f} ms")
 
 
 def _error_deg(azimuth: float, elevation: float, scene: doa_rooms.Scene, talker: int = 0) -> float:

@@ -9,7 +9,6 @@ wrong, so it also gets the right directivity, and in the full form the same plac
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import dsp
 from bench.doa_rooms import CAPSULES, FS, RADIUS_M, Scene, add_noise, simulate, speech_clips, talker, to_ambix
 from bench.figures import figure, not_measured, note, peer
+from bench.timing import best_ms
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -135,27 +135,16 @@ def _rooms(count: int, with_omni: bool) -> None:
             note(f"stated {low} to {high} deg: {100 * ok[part].mean():.0f} % within, n {part.sum()}")
 
 
-def _best_ms(run, seconds: float, repeats: int = 7) -> float:  # type: ignore[no-untyped-def]
-    """CPU milliseconds per second of audio, best of several."""
-    run()
-    best = np.inf
-    for _ in range(repeats):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-    return 1e3 * best / seconds
-
-
 def _cost() -> None:
     rng = np.random.default_rng(SEED)
     scene = simulate(rng, 0.5, [talker(speech_clips(), 4.6, rng)], keep_s=4.0)
     capsules = _noisy(scene, 20, 0)
     foa = to_ambix(capsules)
-    ours = _best_ms(lambda: dsp.estimate_doa(foa, FS), 4.0)
+    ours = best_ms(lambda: dsp.estimate_doa(foa, FS), 4.0)
     figure("DOA cost, 10 estimates per second", ours, "ms per s of audio", "<=", 5)
     engine = _peer("SRP", 642)
     spectra = _peer_spectra(capsules[: FS // 10])
-    one = _best_ms(lambda: engine.locate_sources(spectra, freq_range=[200.0, 4000.0]), 0.1, 3)
+    one = best_ms(lambda: engine.locate_sources(spectra, freq_range=[200.0, 4000.0]), 0.1, 3)
     peer("pyroomacoustics SRP, 642 points, 10 estimates per second, without its transform", one, "ms per s")
     note(f"SRP / ours = {one / ours:.0f}")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 import dsp
 from bench.doa_rooms import CAPSULES, FS, RADIUS_M, add_noise, simulate, speech_clips, talker, to_ambix
 from bench.figures import figure, not_measured, note, peer
+from bench.timing import best_ms
 from bench.track_scenes import (
     ROW,
     TrackScene,
@@ -415,16 +415,6 @@ def _nobody(quick: bool) -> None:
 # ------------------------------------------------------------------ cost
 
 
-def _best_ms(run, seconds: float, repeats: int = 40) -> float:  # type: ignore[no-untyped-def]
-    run()
-    best = np.inf
-    for _ in range(repeats):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-    return 1e3 * best / seconds
-
-
 def _cost() -> None:
     rng = np.random.default_rng(SEED)
     place = random_place(rng, 0.5)
@@ -440,12 +430,14 @@ def _cost() -> None:
 
     figure(
         "cost of 48 -> 24 kHz, direction and tracks, 10 rows per second",
-        _best_ms(chain, 6.0),
+        best_ms(chain, 6.0, repeats=40),
         "ms per s of audio",
         "<=",
         5,
     )
-    note(f"tracks alone: {_best_ms(lambda: dsp.track_sources(foa, FS), 6.0):.2f} ms per s of audio")
+    note(
+        f"tracks alone: {best_ms(lambda: dsp.track_sources(foa, FS), 6.0, repeats=40):.2f} ms per s of audio"
+    )
 
 
 def run(quick: bool) -> None:
