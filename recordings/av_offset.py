@@ -12,7 +12,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,7 @@ _KEEP_S = 120.0  # slates are looked for in the first and the last two minutes
 
 _Sound = tuple[int, int, NDArray[np.float32]]  # t_ns, first_frame, mono
 _Picture = tuple[int, NDArray[np.uint8]]  # t_ns, grid
+_Item = TypeVar("_Item", _Sound, _Picture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,17 @@ def _end(
     return (first + end) / fs
 
 
+def _keep(parts: tuple[list[_Item], deque[_Item]], item: _Item) -> None:
+    """Into the first `_KEEP_S` seconds, or into the last, which older ones leave. item: begins with t_ns."""
+    head, tail = parts
+    if not head or item[0] - head[0][0] < _KEEP_S * 1e9:
+        head.append(item)
+        return
+    tail.append(item)
+    while item[0] - tail[0][0] > _KEEP_S * 1e9:
+        tail.popleft()
+
+
 def _combine(brackets: list[_Bracket], min_events: int, distance_m: float) -> AvOffset:
     """The offset that most brackets allow."""
     count = len({event for event, _, _ in brackets})
@@ -315,28 +327,14 @@ class SlateWatch:
         mono = (samples[:, 0] if self._omni else samples.mean(axis=1)).astype(np.float32)
         if samples.dtype == np.int32:
             mono *= np.float32(2.0**-31)
-        item = (t_ns, first_frame, mono)
-        head, tail = self._sound
-        if not head or t_ns - head[0][0] < _KEEP_S * 1e9:
-            head.append(item)
-            return
-        tail.append(item)
-        while t_ns - tail[0][0] > _KEEP_S * 1e9:
-            tail.popleft()
+        _keep(self._sound, (t_ns, first_frame, mono))
 
     def frame(self, t_ns: int, image: NDArray[np.uint8]) -> None:
         """Take a picture; only a coarse grid of its brightness is kept."""
         import cv2
 
         small = cv2.resize(image, _GRID, interpolation=cv2.INTER_AREA)
-        item = (t_ns, cv2.cvtColor(small, cv2.COLOR_BGR2GRAY).ravel())
-        head, tail = self._pictures
-        if not head or t_ns - head[0][0] < _KEEP_S * 1e9:
-            head.append(item)
-            return
-        tail.append(item)
-        while t_ns - tail[0][0] > _KEEP_S * 1e9:
-            tail.popleft()
+        _keep(self._pictures, (t_ns, cv2.cvtColor(small, cv2.COLOR_BGR2GRAY).ravel()))
 
     def estimate(self, min_events: int = 2) -> AvOffset:
         """The offset; raises InputError with too few events."""
