@@ -304,9 +304,6 @@ def warm(info: AudioInfo) -> None:
     """
     import cv2
 
-    from dsp.track import warm as warm_tracks
-
-    warm_tracks()  # what only runs once somebody has spoken
     with Publisher("tcp://127.0.0.1:0") as nobody:
         chain = AudioChain(nobody, info)
         noise = np.random.default_rng(0).integers(-(1 << 28), 1 << 28, (info.rate_hz // 4, info.channels))
