@@ -9,6 +9,7 @@ run ahead of the clock.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ FULL_SCALE_24 = 2**23
 BACKLOG_SECONDS = 0.5  # pictures that the camera keeps while it is held up
 
 
-class _Paced:
+class _Paced(ABC):
     """Thread, stop and deadlines that both sources share."""
 
     def __init__(self, scene: VirtualScene, name: str, fast: bool) -> None:
@@ -50,8 +51,9 @@ class _Paced:
         """Stop, if need be."""
         self.stop()
 
+    @abstractmethod
     def _run(self, sink: Sink, start_ns: int) -> None:
-        raise NotImplementedError
+        """Deliver until the end or until stopped; on the source's own thread."""
 
     def _wait_until(self, deadline_ns: int) -> bool:
         """Sleep to an absolute time; False when stopped meanwhile."""
