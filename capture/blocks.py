@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dsp.errors import DeviceError
 
 
 def monotonic_ns() -> int:
@@ -45,28 +48,89 @@ class AudioBlock:
         return self.samples.astype(np.float32) * np.float32(2.0**-31)
 
 
-@dataclass(frozen=True, slots=True)
-class VideoFrame:
-    """One picture of one camera.
+TimeSource = Literal["driver", "arrival", "filtered", "container", "virtual"]
 
-    t_ns is CLOCK_MONOTONIC (driver stamp where it is sane, else arrival; `t_source` says which).
-    image: (height, width, 3) uint8 BGR, never written to after delivery. seq counts delivered frames;
-    `dropped` is how many the source knows to be missing directly before this one.
+
+class VideoFrame:
+    """One picture of one camera, as pixels or as the JPEG that the camera itself sent.
+
+    t_ns is CLOCK_MONOTONIC; `t_source` says where it comes from: the driver's stamp where it is sane, arrival,
+    filtered arrival, the file ("container") or the virtual room. `seq` counts delivered pictures; `dropped` is
+    how many the source knows to be missing directly before this one. flags: "duplicate" (the same bytes as
+    before), "frozen" (it has been the same for too long), "late", "damaged" (a JPEG without its end).
+    Nothing of it is ever written to after delivery.
     """
 
-    t_ns: int
-    seq: int
-    image: NDArray[np.uint8]
-    t_source: Literal["driver", "arrival", "container", "virtual"] = "arrival"
-    dropped: int = 0
-    flags: tuple[str, ...] = ()
+    __slots__ = ("_image", "_lock", "_size", "dropped", "flags", "jpeg", "seq", "t_ns", "t_source")
+
+    def __init__(
+        self,
+        t_ns: int,
+        seq: int,
+        image: NDArray[np.uint8] | None = None,
+        t_source: TimeSource = "arrival",
+        dropped: int = 0,
+        flags: tuple[str, ...] = (),
+        *,
+        jpeg: bytes | None = None,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        """image: (height, width, 3) uint8 BGR. jpeg: instead of it, the camera's bytes; size: their (width,
+        height), so that nobody has to look inside. One of the two must be given."""
+        if (image is None) == (jpeg is None) or (jpeg is not None and size is None):
+            raise ValueError("a picture is either an image, or a jpeg with its size")
+        self.t_ns, self.seq, self.t_source = t_ns, seq, t_source
+        self.dropped, self.flags, self.jpeg = dropped, flags, jpeg
+        self._image = image
+        self._size = size if image is None else (image.shape[1], image.shape[0])
+        self._lock = threading.Lock()
+
+    @property
+    def width_px(self) -> int:
+        """Columns."""
+        assert self._size is not None
+        return self._size[0]
+
+    @property
+    def height_px(self) -> int:
+        """Rows."""
+        assert self._size is not None
+        return self._size[1]
+
+    @property
+    def image(self) -> NDArray[np.uint8]:
+        """(height, width, 3) uint8 BGR, read-only; a JPEG is decoded when it is first asked for.
+
+        Raises DeviceError when the camera's JPEG cannot be decoded.
+        """
+        with self._lock:
+            if self._image is None:
+                import cv2
+
+                assert self.jpeg is not None
+                image = cv2.imdecode(np.frombuffer(self.jpeg, np.uint8), cv2.IMREAD_COLOR)
+                if image is None:
+                    raise DeviceError(
+                        f"picture {self.seq} of the camera ({len(self.jpeg)} bytes) is no readable JPEG;"
+                        " is the cable or the network at fault?"
+                    )
+                image.flags.writeable = False
+                self._image = np.asarray(image)
+            return self._image
+
+    def __repr__(self) -> str:
+        what = "" if self.jpeg is None else f" jpeg {len(self.jpeg)} bytes"
+        return f"<VideoFrame {self.seq} {self.width_px}x{self.height_px}{what} t_ns={self.t_ns} {self.t_source}>"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceEvent:
     """Something that happened to a source and belongs in the timeline: lost, returned, ended, overflow.
 
-    kind: "ended" (a file or the virtual scene is over), "lost", "returned", "overflow", "stalled", "error".
+    source: "microphone", "camera", "camera <name>" for a further one, "disk".
+    kind: "ended" (a file or the virtual scene is over), "lost", "returned", "overflow", "stalled", "error",
+    "frozen" and "thawed" (a camera that repeats one picture), "rate" (it is slower than asked), "channels"
+    (the running sound shows a fault of its channels, or no longer does).
     """
 
     t_ns: int

@@ -44,7 +44,8 @@ class Camera(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     """The camera: where its pictures come from and where it sits beside the microphone."""
 
     source: Literal["virtual", "v4l2", "url", "file", "none"] = "virtual"
-    device: Annotated[int, Meta(ge=0, le=63)] = 0  # for source: v4l2 (/dev/videoN)
+    # For source: v4l2: the number N of /dev/videoN, or a part of the camera's name.
+    device: Annotated[int, Meta(ge=0, le=63)] | Text = 0
     url: Text | None = None  # for source: url (rtsp://, http://)
     file: Text | None = None  # for source: file
     pace: Literal["realtime", "fast"] = "realtime"  # for source: file and virtual
@@ -56,6 +57,16 @@ class Camera(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     position_m: Metres = (0.0, 0.0, 0.08)  # of the camera in the *microphone* frame (x forward, y left, z up)
     yaw_deg: Annotated[float, Meta(ge=-180, le=180)] = 0.0  # against the microphone's front, to the left
     pitch_deg: Annotated[float, Meta(ge=-90, le=90)] = 0.0  # upwards
+    # How pictures are kept. copy: the camera's MJPEG as it is, without decoding. encode: coded anew, which is
+    # smaller and costs a core. auto: copy where the camera gives MJPEG.
+    store: Literal["auto", "copy", "encode"] = "auto"
+
+
+class FurtherCamera(Camera, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A camera beside the main one. Its pictures are `video_<name>.mkv` of the episode."""
+
+    name: Id
+    source: Literal["v4l2", "url", "file"]
 
 
 class Device(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -131,6 +142,7 @@ class Rig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     name: Text = "rig"
     microphone: Microphone = msgspec.field(default_factory=Microphone)
     camera: Camera = msgspec.field(default_factory=Camera)
+    more_cameras: tuple[FurtherCamera, ...] = ()
     room: Room = msgspec.field(default_factory=Room)
     storage: Storage = msgspec.field(default_factory=Storage)
     endpoints: Endpoints = msgspec.field(default_factory=Endpoints)
@@ -275,10 +287,18 @@ def _check(rig: Rig, where: str) -> None:
         )
     if mic.source == "file" and not mic.file:
         fail("`microphone.file` is missing: `source: file` needs the path of a WAV, FLAC or Ogg file")
-    if cam.source == "file" and not cam.file:
-        fail("`camera.file` is missing: `source: file` needs the path of a video file")
-    if cam.source == "url" and not re.match(r"^(rtsps?|https?)://", cam.url or ""):
-        fail(f"`camera.url` must be an rtsp:// or http:// address (found {cam.url!r})")
+    cameras: list[tuple[str, Camera]] = [("camera", cam)]
+    cameras += [(f"more_cameras ({further.name})", further) for further in rig.more_cameras]
+    for key, camera in cameras:
+        if camera.source == "file" and not camera.file:
+            fail(f"`{key}.file` is missing: `source: file` needs the path of a video file")
+        if camera.source == "url" and not re.match(r"^(rtsps?|https?)://", camera.url or ""):
+            fail(f"`{key}.url` must be an rtsp:// or http:// address (found {camera.url!r})")
+    if rig.more_cameras and cam.source == "none":
+        fail("`more_cameras` needs a main camera: describe the first one under `camera`")
+    further_names = [further.name for further in rig.more_cameras]
+    if twice_named := sorted({name for name in further_names if further_names.count(name) > 1}):
+        fail(f"two cameras of `more_cameras` have the name `{twice_named[0]}`; names must be unique")
     if mic.channels != 4:
         fail(f"`microphone.format: {mic.format}` has 4 channels (found `channels: {mic.channels}`)")
     if "\0" in rig.storage.folder:
