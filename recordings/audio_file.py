@@ -13,8 +13,8 @@ from dsp.errors import InputError
 from recordings.wav_read import WavFile, read_wav
 from recordings.wav_tags import Bext
 
-WAV_SUFFIXES = frozenset({".wav", ".wave", ".bwf", ".rf64", ".amb"})
-OTHER_SUFFIXES = frozenset({".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".caf", ".w64", ".mp3"})
+WAV_SUFFIXES = frozenset({".wav", ".wave", ".bwf", ".rf64", ".bw64", ".amb", ".w64"})
+OTHER_SUFFIXES = frozenset({".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".caf", ".mp3"})
 
 
 @dataclass
@@ -123,7 +123,8 @@ def _open_one(path: Path, recover: bool) -> AudioFile:
     with open(path, "rb") as file:
         head = file.read(12)
     if path.suffix.lower() in WAV_SUFFIXES or (
-        head[:4] in (b"RIFF", b"RF64", b"BW64") and head[8:] == b"WAVE"
+        (head[:4] in (b"RIFF", b"RF64", b"BW64") and head[8:] == b"WAVE")
+        or head[:8] == b"riff\x2e\x91\xcf\x11"
     ):
         wav = read_wav(path, recover)
         return AudioFile(
