@@ -54,11 +54,11 @@ TimeSource = Literal["driver", "arrival", "filtered", "container", "virtual"]
 class VideoFrame:
     """One picture of one camera, as pixels or as the JPEG that the camera itself sent.
 
-    t_ns is CLOCK_MONOTONIC; `t_source` says where it comes from: the driver's stamp where it is sane, arrival,
-    filtered arrival, the file ("container") or the virtual room. `seq` counts delivered pictures; `dropped` is
-    how many the source knows to be missing directly before this one. flags: "duplicate" (the same bytes as
-    before), "frozen" (it has been the same for too long), "late", "damaged" (a JPEG without its end).
-    Nothing of it is ever written to after delivery.
+    t_ns is CLOCK_MONOTONIC; `t_source` says where it comes from: the driver's stamp where it is sane,
+    arrival, filtered arrival, the file ("container") or the virtual room. `seq` counts delivered pictures;
+    `dropped` is how many the source knows to be missing directly before this one. flags: "duplicate" (the
+    same bytes as before), "frozen" (it has been the same for too long), "late", "damaged" (a JPEG without
+    its end). Nothing of it is ever written to after delivery.
     """
 
     __slots__ = ("_image", "_lock", "_size", "dropped", "flags", "jpeg", "seq", "t_ns", "t_source")
@@ -119,8 +119,8 @@ class VideoFrame:
             return self._image
 
     def __repr__(self) -> str:
-        what = "" if self.jpeg is None else f" jpeg {len(self.jpeg)} bytes"
-        return f"<VideoFrame {self.seq} {self.width_px}x{self.height_px}{what} t_ns={self.t_ns} {self.t_source}>"
+        what = "" if self.jpeg is None else f" jpeg of {len(self.jpeg)} bytes"
+        return f"<VideoFrame {self.seq} {self.width_px}x{self.height_px}{what} t_ns={self.t_ns}>"
 
 
 @dataclass(frozen=True, slots=True)

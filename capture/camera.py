@@ -43,8 +43,11 @@ class LiveCamera:
         open_deadline_s: float = 8.0,
         read_deadline_s: float = 3.0,
         reconnect: bool = True,
+        source: str = "camera",
     ) -> None:
+        """source: the name in events; further cameras of a rig are "camera <name>"."""
         self.address = address
+        self._source = source
         self._asked = (width_px, height_px, fps, fourcc)
         self._open_deadline_s, self._read_deadline_s = open_deadline_s, read_deadline_s
         self._reconnect = reconnect
@@ -284,7 +287,7 @@ class LiveCamera:
     def _event(self, kind: str, detail: str, **data: Any) -> None:
         with self._gate:
             if self._sink is not None:
-                self._sink(SourceEvent(monotonic_ns(), "camera", kind, f"{self.name}: {detail}", data))
+                self._sink(SourceEvent(monotonic_ns(), self._source, kind, f"{self.name}: {detail}", data))
 
     def _watch(self) -> None:
         stalled = False

@@ -15,8 +15,11 @@ class FileCamera:
     """A video file as a camera. Picture times are the container's, counted from `start`, so a file with
     uneven times plays with them; t_source is "container"."""
 
-    def __init__(self, path: str | Path, *, pace: Literal["realtime", "fast"] = "realtime") -> None:
-        self.path, self._pace = Path(path), pace
+    def __init__(
+        self, path: str | Path, *, pace: Literal["realtime", "fast"] = "realtime", source: str = "camera"
+    ) -> None:
+        """source: the name in events."""
+        self.path, self._pace, self._source = Path(path), pace, source
         self.start_ns: int | None = None  # set before `start` to share one start with a sound file
         self._info: VideoInfo | None = None
         self._thread = SourceThread("file camera")
@@ -83,4 +86,4 @@ class FileCamera:
         finally:
             capture.release()
         if not self._thread.stopping.is_set():
-            sink(SourceEvent(t_ns, "camera", "ended", f"{self.path.name} is over", {"pictures": seq}))
+            sink(SourceEvent(t_ns, self._source, "ended", f"{self.path.name} is over", {"pictures": seq}))

@@ -11,8 +11,9 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,9 @@ from capture.fanout import Fanout, Subscription
 from capture.folder_watch import FolderWatch
 from capture.recording import Meter, Recording, StopReason, sound_findings
 from capture.rig import Rig
-from dsp.errors import InputError
-from recordings.av_offset import AvOffset, SlateWatch
+from dsp.errors import DeviceError, InputError
+from recordings.av_offset import AvOffset, SlateWatch, offset_of
+from recordings.episode import Episode, video_stream
 from recordings.profile import Profile
 from recordings.storage import StorageError
 
@@ -52,32 +54,37 @@ class Recorder:
         audio: Fanout,
         video: Fanout | None = None,
         *,
+        further: Mapping[str, Fanout] | None = None,
         root: str | Path | None = None,
         on_meter: Callable[[Meter], None] | None = None,
         max_seconds: float | None = None,
     ) -> None:
-        """root: where sessions go; None takes the rig's storage folder. max_seconds: set `done` after that
-        much sound."""
+        """video: the main camera's; further: those of the rig's `more_cameras`, by name. root: where sessions
+        go; None takes the rig's storage folder. max_seconds: set `done` after that much sound."""
         self.rig, self.opened, self.profile = rig, opened, profile
         self.root = Path(root if root is not None else rig.storage.folder)
         self.done = threading.Event()
         self.stop_reason: StopReason = "asked"
         self.error: BaseException | None = None
         self._audio, self._video = audio, video
+        self._cameras: dict[str, Fanout] = {} if video is None else {"": video, **(further or {})}
         self._on_meter, self._max_seconds = on_meter, max_seconds
         self._writer: Any = None
         self._threads: list[threading.Thread] = []
         self._subscriptions: list[Subscription] = []
         self._stopping = threading.Event()
+        self._store = {"": rig.camera.store, **{c.name: c.store for c in rig.more_cameras}}
         self._slate = SlateWatch(opened.audio_info.rate_hz, opened.audio_info.format)
         self._clock = AudioClock(opened.audio_info.rate_hz)
         self._events: list[SourceEvent] = []
         self._frames = self._lost = self._pictures = self._dropped = 0
+        self._more_pictures = dict.fromkeys(further or {}, 0)
+        self._as_jpeg = False  # the main camera's JPEGs are stored undecoded
         self._first: AudioBlock | None = None
         self._end_ns = 0
         self._fast = "fast" in (rig.microphone.pace, rig.camera.pace)
-        self._picture_ns: int | None = None  # of the newest picture taken from the queue
-        self._pictures_over = False  # the camera said that it ended
+        self._picture_ns: dict[str, int] = {}  # per camera: of the newest picture taken from the queue
+        self._pictures_over: set[str] = set()  # cameras that said that they ended
         self._hurry = threading.Event()  # end without waiting for pictures
         self._away = False  # the microphone is lost and not yet back
 
@@ -96,14 +103,15 @@ class Recorder:
             self.profile,
             audio=_audio_fields(self.opened.audio_info),
             video=_video_fields(self.opened.video_info) if self._video is not None else None,
+            more_videos={
+                name: _video_fields(self.opened.infos.get(name)) or {} for name in self._more_pictures
+            },
             segment_mib=self.rig.storage.segment_mib,
         )
         self._folder = FolderWatch(self.path)
-        streams = [("audio", self._audio)] + ([("video", self._video)] if self._video is not None else [])
-        for name, fanout in streams:
-            subscription = fanout.subscribe(f"recorder {name}")
-            self._subscriptions.append(subscription)
-            self._run(f"record {name}", self._write_stream, name, subscription)
+        self._subscribe("audio", self._audio, self._write)
+        for camera, fanout in self._cameras.items():
+            self._subscribe(video_stream(camera), fanout, partial(self._write_pictures, camera))
         self._run("record watch", self._watch)
         if self._on_meter is not None:
             self._run("record meter", self._meter, self._audio.subscribe("meter", maxsize=200))
@@ -144,6 +152,8 @@ class Recorder:
             self._writer.abort(f"{type(self.error).__name__}: {self.error}")
             raise self.error
         self._note_missing_pictures()
+        if self._as_jpeg:
+            self._writer.close_streams()
         offset, note = self._estimate_offset()
         if self.opened.scene is not None:
             truth = json.dumps(self.opened.scene.truth.to_dict(), indent=1)
@@ -161,6 +171,7 @@ class Recorder:
             stop_reason=self.stop_reason,
             frames=self._frames,
             pictures=self._pictures,
+            more_pictures=dict(self._more_pictures),
             lost_frames=self._lost,
             dropped_pictures=self._dropped,
             drift_ppm=drift,
@@ -176,33 +187,36 @@ class Recorder:
         """With a source that plays as fast as it can, sound runs ahead of the pictures: wait until they have
         come as far, the camera ended, none came for patience_s, or the take must end (Ctrl-C, disk). Call it
         when no more sound comes. What is missing then is counted as dropped by `stop`."""
-        newest, since = self._picture_ns, time.monotonic()
-        while self._pictures_missing() and not self._hurry.is_set():
+        newest, since = dict(self._picture_ns), time.monotonic()
+        while any(map(self._pictures_missing, self._cameras)) and not self._hurry.is_set():
             if self._picture_ns != newest:
-                newest, since = self._picture_ns, time.monotonic()
+                newest, since = dict(self._picture_ns), time.monotonic()
             elif time.monotonic() - since > patience_s:
                 return
             time.sleep(0.005)
 
-    def _pictures_missing(self) -> int:
+    def _pictures_missing(self, camera: str) -> int:
         """How many pictures lack up to the end of the sound; 0 for live sources, which drop their own."""
-        info = self.opened.video_info
-        if not self._fast or self._first is None or info is None or self._video is None:
+        info = self.opened.infos.get(camera) if camera else self.opened.video_info
+        if not self._fast or self._first is None or info is None:
             return 0
-        if self._pictures_over or (self._picture_ns is not None and self._picture_ns >= self._end_ns):
+        newest = self._picture_ns.get(camera)
+        if camera in self._pictures_over or (newest is not None and newest >= self._end_ns):
             return 0
         period_ns = 1e9 / (info.fps or 30.0)
-        if self._picture_ns is None:
+        if newest is None:
             return math.ceil((self._end_ns - self._first.t_ns) / period_ns)
-        return max(0, math.ceil((self._end_ns - self._picture_ns) / period_ns - 0.01) - 1)
+        return max(0, math.ceil((self._end_ns - newest) / period_ns - 0.01) - 1)
 
     def _note_missing_pictures(self) -> None:
-        missing = self._pictures_missing()
-        if missing:
-            self._dropped += missing
-            detail = f"about {missing} pictures before the end of the sound did not come in time"
-            event = SourceEvent(self._end_ns, "camera", "stalled", detail, {"dropped": missing})
-            self._source_event("video", event)
+        for camera in self._cameras:
+            missing = self._pictures_missing(camera)
+            if missing:
+                self._dropped += missing
+                detail = f"about {missing} pictures before the end of the sound did not come in time"
+                source = f"camera {camera}".strip()
+                event = SourceEvent(self._end_ns, source, "stalled", detail, {"dropped": missing})
+                self._source_event(video_stream(camera), event)
 
     # ------------------------------------------------------------------ threads
 
@@ -219,41 +233,80 @@ class Recorder:
             self.stop_reason = reason
             self.done.set()
 
-    def _write_stream(self, name: str, subscription: Subscription) -> None:
+    def _subscribe(self, stream: str, fanout: Fanout, take: Callable[[str, Item], None]) -> None:
+        subscription = fanout.subscribe(f"recorder {stream}")
+        self._subscriptions.append(subscription)
+        self._run(f"record {stream}", self._write_stream, stream, subscription, take)
+
+    def _write_stream(
+        self, stream: str, subscription: Subscription, take: Callable[[str, Item], None]
+    ) -> None:
         try:
             while True:
                 item = subscription.get(timeout=0.5)
                 if item is not None:
-                    self._write(name, item)
+                    take(stream, item)
                 elif subscription.closed:
                     return
         except BaseException as error:
             self.error = self.error or error
             self.finish_because("error")
 
-    def _write(self, name: str, item: Item) -> None:
+    def _write(self, stream: str, item: Item) -> None:
         if self._fast:
             self._wait_for_disk()
         if isinstance(item, AudioBlock):
             self._write_audio(item)
-        elif isinstance(item, VideoFrame):
-            self._write_frame(item)
-        else:
-            self._source_event(name, item)
+        elif isinstance(item, SourceEvent):
+            self._source_event(stream, item)
 
-    def _write_frame(self, frame: VideoFrame) -> None:
-        self._picture_ns = frame.t_ns
+    def _write_pictures(self, camera: str, stream: str, item: Item) -> None:
+        if self._fast:
+            self._wait_for_disk()
+        if isinstance(item, SourceEvent):
+            self._source_event(stream, item)
+        elif isinstance(item, VideoFrame):
+            self._write_frame(camera, item)
+
+    def _write_frame(self, camera: str, frame: VideoFrame) -> None:
+        self._picture_ns[camera] = frame.t_ns
         end_ns = None
         if self._fast and self._max_seconds is not None and self._first is not None:
             end_ns = self._first.t_ns + round(self._max_seconds * 1e9)
         if end_ns is not None and frame.t_ns >= end_ns:
             return  # played ahead, beyond what was asked for
+        image, jpeg = self._as_stored(camera, frame)
         self._writer.write_frame(
-            frame.image, frame.t_ns, frame.seq, dropped=frame.dropped, t_source=frame.t_source
+            image,
+            frame.t_ns,
+            frame.seq,
+            dropped=frame.dropped,
+            t_source=frame.t_source,
+            jpeg=jpeg,
+            size=(frame.width_px, frame.height_px),
+            camera=camera,
+            flags=frame.flags,
         )
-        self._slate.frame(frame.t_ns, frame.image)
-        self._pictures += 1
         self._dropped += frame.dropped
+        if camera:
+            self._more_pictures[camera] += 1
+            return
+        self._pictures += 1
+        if image is not None:
+            self._slate.frame(frame.t_ns, image)
+        else:
+            self._as_jpeg = True  # the slate is looked for in the file, when the take is over
+
+    def _as_stored(self, camera: str, frame: VideoFrame) -> tuple[NDArray[np.uint8] | None, bytes | None]:
+        """What goes to the writer: pixels to encode, or the camera's JPEG to keep as it is."""
+        if frame.jpeg is None:
+            return frame.image, None
+        if self._store[camera] != "encode":
+            return None, frame.jpeg
+        try:
+            return frame.image, None
+        except DeviceError:  # not decodable: the writer leaves it out and notes that
+            return None, frame.jpeg
 
     def _wait_for_disk(self) -> None:
         """A source that plays as fast as it can is held to what is written; a live one is never."""
@@ -291,13 +344,14 @@ class Recorder:
         self._lost += block.lost_frames
         self._end_ns = block.t_ns + len(samples) * 1_000_000_000 // block.rate_hz
 
-    def _source_event(self, name: str, event: SourceEvent) -> None:
+    def _source_event(self, stream: str, event: SourceEvent) -> None:
         self._events.append(event)
         self._writer.event(
-            event.kind, event.t_ns, stream=name, source=event.source, detail=event.detail, **event.data
+            event.kind, event.t_ns, stream=stream, source=event.source, detail=event.detail, **event.data
         )
-        if name != "audio":
-            self._pictures_over = self._pictures_over or event.kind == "ended"
+        if stream != "audio":
+            if event.kind == "ended":
+                self._pictures_over.update(c for c in self._cameras if video_stream(c) == stream)
             return
         self._away = event.kind == "lost" or (self._away and event.kind != "returned")
         if event.kind == "ended":  # sound decides: a camera file may be shorter
@@ -339,9 +393,8 @@ class Recorder:
         """From what this take writes, not from what others do on the same disk."""
         info = self.opened.audio_info
         per_second = info.rate_hz * info.channels * 3 + 24000 * info.channels * 4.0
-        video = self.path / "video.mkv"
-        if self.seconds > 2 and video.exists():
-            per_second += video.stat().st_size / self.seconds
+        if self.seconds > 2:
+            per_second += sum(p.stat().st_size for p in self.path.glob("video*.mkv")) / self.seconds
         return max(0.0, (free_bytes(self.path) - self._reserve_bytes()) / per_second / 60)
 
     def _meter(self, subscription: Subscription) -> None:
@@ -394,7 +447,7 @@ class Recorder:
         if self._video is None:
             return None, "no camera"
         try:
-            offset = self._slate.estimate()
+            offset = offset_of(Episode.open(self.path)) if self._as_jpeg else self._slate.estimate()
         except InputError as error:
             self._writer.add_check("av_offset", {"offset_ms": None, "reason": str(error)})
             return None, str(error)

@@ -47,6 +47,7 @@ class Recording:
     stop_reason: StopReason
     frames: int
     pictures: int
+    more_pictures: dict[str, int]  # of the further cameras, by name
     lost_frames: int
     dropped_pictures: int
     drift_ppm: float | None
@@ -65,6 +66,7 @@ class Recording:
             "stop_reason": self.stop_reason,
             "frames": self.frames,
             "pictures": self.pictures,
+            "more_pictures": dict(self.more_pictures),
             "lost_frames": self.lost_frames,
             "dropped_pictures": self.dropped_pictures,
             "drift_ppm": self.drift_ppm,
@@ -106,6 +108,10 @@ class Recording:
         first = f"recorded {self.seconds:.1f} s" + (
             f" ({reasons[self.stop_reason]})" if self.stop_reason in reasons else ""
         )
+        if self.more_pictures:
+            lost += "; " + ", ".join(
+                f"{name}: {counted(n, 'picture')}" for name, n in self.more_pictures.items()
+            )
         happened = [f"{e.source}: {e.kind}: {e.detail}" for e in self.events if e.kind != "ended"]
         checked = [f"check: {f['severity'].upper()}: {f['message']}" for f in self.findings]
         return [first, lost, drift, offset, *happened, *checked, f"episode: {self.path}"]

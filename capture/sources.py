@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from capture.blocks import AudioInfo, AudioSource, Sink, VideoInfo, VideoSource, monotonic_ns
-from capture.rig import Rig
+from capture.rig import Camera, Rig
 
 if TYPE_CHECKING:
     from capture.virtual import VirtualScene
@@ -17,6 +18,7 @@ class OpenedRig:
     """A rig's devices, opened and ready to start. Use as a context manager, or call `close`.
 
     scene is set when a source is virtual. audio_info and video_info say what the devices really are.
+    further: the rig's `more_cameras` by name, and infos what each of them is.
     """
 
     rig: Rig
@@ -25,25 +27,33 @@ class OpenedRig:
     scene: VirtualScene | None
     audio_info: AudioInfo
     video_info: VideoInfo | None = None
+    further: dict[str, VideoSource] = field(default_factory=dict)
+    infos: dict[str, VideoInfo] = field(default_factory=dict)
     _started: list[Any] = field(default_factory=list, repr=False)
 
-    def start(self, audio: Sink, video: Sink | None = None) -> None:
-        """Start both sources (`audio` and `video` are called from the sources' threads). Files that play
-        beside each other get the same start time."""
+    def start(
+        self, audio: Sink, video: Sink | None = None, further: Mapping[str, Sink] | None = None
+    ) -> None:
+        """Start the sources (each sink is called from its source's thread; further: by camera name). Files
+        that play beside each other get the same start time."""
         begin = monotonic_ns()
-        for source in (self.microphone, self.camera):
+        for source in (self.microphone, self.camera, *self.further.values()):
             if hasattr(source, "start_ns"):
                 source.start_ns = begin  # type: ignore[union-attr]
-        # The camera first: it is the slower one to deliver, and sound without pictures is worth less.
-        if self.camera is not None and video is not None:
-            self.camera.start(video)
-            self._started.append(self.camera)
         try:
-            self.microphone.start(audio)
+            # Cameras first: they are slower to deliver, and sound without pictures is worth less.
+            if self.camera is not None and video is not None:
+                self._start(self.camera, video)
+            for name, sink in (further or {}).items():
+                self._start(self.further[name], sink)
+            self._start(self.microphone, audio)
         except BaseException:
             self.stop()
             raise
-        self._started.append(self.microphone)
+
+    def _start(self, source: AudioSource | VideoSource, sink: Sink) -> None:
+        source.start(sink)
+        self._started.append(source)
 
     def stop(self) -> None:
         """Stop what runs. After this no sink is called."""
@@ -54,8 +64,9 @@ class OpenedRig:
         """Stop and give the devices back."""
         self.stop()
         self.microphone.close()
-        if self.camera is not None:
-            self.camera.close()
+        for camera in (self.camera, *self.further.values()):
+            if camera is not None:
+                camera.close()
 
     def __enter__(self) -> OpenedRig:
         return self
@@ -76,16 +87,18 @@ def open_rig(rig: Rig) -> OpenedRig:
 
         scene = build_scene(rig)
     microphone = _microphone(rig, scene)
-    camera = _camera(rig, scene)
+    camera = _camera(rig.camera, scene)
+    further = {c.name: source for c in rig.more_cameras if (source := _camera(c, scene, f"camera {c.name}"))}
     try:
         audio_info = microphone.open()
         video_info = camera.open() if camera is not None else None
+        infos = {name: source.open() for name, source in further.items()}
     except BaseException:
-        microphone.close()
-        if camera is not None:
-            camera.close()
+        for opened in (microphone, camera, *further.values()):
+            if opened is not None:
+                opened.close()
         raise
-    return OpenedRig(rig, microphone, camera, scene, audio_info, video_info)
+    return OpenedRig(rig, microphone, camera, scene, audio_info, video_info, further, infos)
 
 
 def _microphone(rig: Rig, scene: Any) -> AudioSource:
@@ -119,8 +132,8 @@ def _microphone(rig: Rig, scene: Any) -> AudioSource:
     return PyAudioMicrophone(**settings)
 
 
-def _camera(rig: Rig, scene: Any) -> VideoSource | None:
-    cam = rig.camera
+def _camera(cam: Camera, scene: Any, name: str = "camera") -> VideoSource | None:
+    """name: of the source in events."""
     if cam.source == "none":
         return None
     if cam.source == "virtual":
@@ -128,7 +141,7 @@ def _camera(rig: Rig, scene: Any) -> VideoSource | None:
     if cam.source == "file":
         from capture.file_camera import FileCamera
 
-        return FileCamera(cam.file or "", pace=cam.pace)
+        return FileCamera(cam.file or "", pace=cam.pace, source=name)
     from capture.camera import LiveCamera
 
     return LiveCamera(
@@ -137,4 +150,5 @@ def _camera(rig: Rig, scene: Any) -> VideoSource | None:
         height_px=cam.height_px,
         fps=cam.fps,
         fourcc=cam.fourcc,
+        source=name,
     )

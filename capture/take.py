@@ -47,6 +47,7 @@ def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Pro
         "source": {
             "microphone": asdict(opened.audio_info),
             "camera": None if opened.video_info is None else asdict(opened.video_info),
+            **({"more_cameras": {n: asdict(i) for n, i in opened.infos.items()}} if opened.infos else {}),
         },
         **{key: msgspec.to_builtins(value) for key, value in given.items()},
     }
@@ -89,12 +90,24 @@ def record(
     fast = "fast" in (rig.microphone.pace, rig.camera.pace)
     audio = Fanout(hold_at=500 if fast else None)
     video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
-    recorder = Recorder(rig, opened, profile, audio, video, root=root, on_meter=on_meter, max_seconds=seconds)
+    further = {name: Fanout(hold_at=50 if fast else None) for name in opened.further}
+    recorder = Recorder(
+        rig,
+        opened,
+        profile,
+        audio,
+        video,
+        further=further,
+        root=root,
+        on_meter=on_meter,
+        max_seconds=seconds,
+    )
     recorder.start()
     signals = StopSignals(lambda: recorder.finish_because("interrupt"))
     with signals if handle_sigint else nullcontext():
         try:
-            opened.start(audio.sink, video.sink if video is not None else None)
+            sinks = {name: fanout.sink for name, fanout in further.items()}
+            opened.start(audio.sink, video.sink if video is not None else None, sinks)
             if on_start is not None:
                 on_start(recorder)
             while not recorder.done.wait(0.1):
@@ -104,9 +117,9 @@ def record(
                 opened.microphone.stop()  # its sound is complete; it need not play on while pictures come
                 recorder.wait_for_pictures()
         finally:
-            audio.release()
-            if video is not None:
-                video.release()
+            for fanout in (audio, video, *further.values()):
+                if fanout is not None:
+                    fanout.release()
             opened.stop()
         if on_finishing is not None:
             on_finishing()

@@ -74,6 +74,8 @@ class LiveService:
         fast = "fast" in (rig.microphone.pace, rig.camera.pace)
         self._audio = Fanout(hold_at=AUDIO_QUEUE if fast else None)
         self._video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
+        # Further cameras are recorded; the stream carries the main one.
+        self._further = {name: Fanout() for name in opened.further} if record else {}
         self._stopping = threading.Event()
         self._began_ns: int | None = None
         self._ended_ns: int | None = None
@@ -104,7 +106,9 @@ class LiveService:
                 from capture.recorder import Recorder
 
                 assert profile is not None
-                self.recorder = Recorder(rig, opened, profile, self._audio, self._video)
+                self.recorder = Recorder(
+                    rig, opened, profile, self._audio, self._video, further=self._further
+                )
             self.publisher.listen(self._into_timeline)
             if home is not None:
                 self._attach(home)
@@ -148,7 +152,8 @@ class LiveService:
         self._threads.append(thread)
         thread.start()
         self._process = ProcessMeter()
-        self.opened.start(self._audio.sink, self._video.sink if self._video is not None else None)
+        sinks = {name: fanout.sink for name, fanout in self._further.items()}
+        self.opened.start(self._audio.sink, self._video.sink if self._video is not None else None, sinks)
         self._start_s = time.monotonic() - began
 
     def stop(self) -> dict[str, Any]:

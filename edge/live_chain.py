@@ -374,21 +374,26 @@ class VideoWorker(Worker):
         if isinstance(item, SourceEvent):
             publish_source_event(self._publisher, item)
         elif isinstance(item, VideoFrame):
-            import cv2
-
             started = time.perf_counter()
-            done, jpeg = cv2.imencode(".jpg", item.image, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-            if not done:
-                raise InputError(f"picture {item.seq} of shape {item.image.shape} cannot be made a JPEG")
+            jpeg = item.jpeg if item.jpeg is not None else _as_jpeg(item)  # a camera's own goes as it is
             encoded = time.perf_counter()
             self._publisher.publish(
                 "video",
                 item.t_ns,
-                jpeg.tobytes(),
-                shape=item.image.shape,
+                jpeg,
+                shape=(item.height_px, item.width_px, 3),
                 data={"frame": item.seq, "t_source": item.t_source, "dropped": item.dropped},
             )
             self.pictures += 1
             self.dropped += item.dropped
             self._times.add("jpeg", encoded - started)
             self._times.add("picture_to_published", max(monotonic_ns() - item.t_ns, 0) / 1e9)
+
+
+def _as_jpeg(frame: VideoFrame) -> bytes:
+    import cv2
+
+    done, jpeg = cv2.imencode(".jpg", frame.image, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+    if not done:
+        raise InputError(f"picture {frame.seq} of shape {frame.image.shape} cannot be made a JPEG")
+    return bytes(jpeg.tobytes())

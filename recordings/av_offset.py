@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsp.errors import InputError
-from recordings.episode import Episode
+from recordings.episode import VIDEO, Episode
+from recordings.video_read import small_frames
 
 SPEED_OF_SOUND_M_S = 343.0
 _GRID = (64, 36)  # cells (across, down) in which the flash is looked for
@@ -376,6 +377,12 @@ def offset_of(episode: Episode) -> AvOffset:
         for start in range(begin, end, step):
             samples = source.read(start, min(step, end - start))
             watch.audio(int(episode.audio_map.time_ns(start)), start + gap, samples)
-    for t_ns, image in episode.frames():
-        watch.frame(t_ns, image)
+    times = episode.frame_times()
+    if len(times):
+        # As the watch itself: what lies between the first and the last minutes is not looked at.
+        near = (times - times[0] <= _KEEP_S * 1e9) | (times[-1] - times <= _KEEP_S * 1e9)
+        pictures = small_frames(episode.path / VIDEO, lambda number: bool(near[min(number, len(near) - 1)]))
+        for t_ns, image in zip(times.tolist(), pictures, strict=False):
+            if image is not None:
+                watch.frame(t_ns, image)
     return watch.estimate()

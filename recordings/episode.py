@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,12 +24,27 @@ if TYPE_CHECKING:
 PROFILE = "episode.yaml"
 ORIGINALS = "foa_48k"
 RELEASE = "foa_24k.wav"
-VIDEO = "video.mkv"
+VIDEO = "video.mkv"  # of the main camera; see `video_name`
 TIMELINE = "timeline.jsonl"
 CHECKS = "checks.json"
 TRUTH = "truth.json"
 RELEASE_RATE_HZ = 24000
 DOA_WINDOW_S = 0.1  # of the doa and track lines
+
+
+def video_name(camera: str = "") -> str:
+    """The file of a camera's pictures; "" is the main camera."""
+    return f"video_{camera}.mkv" if camera else VIDEO
+
+
+def video_stream(camera: str = "") -> str:
+    """The name of a camera's stream in the timeline's gaps and events."""
+    return f"video_{camera}" if camera else "video"
+
+
+def frame_lines(lines: Iterable[Line], camera: str = "") -> list[Line]:
+    """The timeline's lines about pictures of one camera, in the order of its file."""
+    return [line for line in lines if line["type"] == "frame" and line.get("camera", "") == camera]
 
 
 @dataclass(frozen=True)
@@ -186,19 +201,25 @@ class Episode:
                     return int(line["t_ns"])
         return 0
 
-    def frame_times(self) -> NDArray[np.int64]:
-        """Times of the pictures in ns (n,), in the order of the video file."""
-        return np.array([line["t_ns"] for line in self.timeline() if line["type"] == "frame"], np.int64)
+    @property
+    def cameras(self) -> tuple[str, ...]:
+        """Names of the cameras with pictures on disk; "" is the main one and comes first."""
+        further = sorted(path.stem.removeprefix("video_") for path in self.path.glob("video_*.mkv"))
+        return (*([""] if (self.path / VIDEO).is_file() else []), *further)
 
-    def frames(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """(t_ns, BGR picture) one by one; nothing when the episode has no video."""
-        if not (self.path / VIDEO).is_file():
+    def frame_times(self, camera: str = "") -> NDArray[np.int64]:
+        """Times of a camera's pictures in ns (n,), in the order of its video file."""
+        return np.array([line["t_ns"] for line in frame_lines(self.timeline(), camera)], np.int64)
+
+    def frames(self, camera: str = "") -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """(t_ns, BGR picture) of a camera one by one; nothing when it has no video."""
+        if not (self.path / video_name(camera)).is_file():
             return
         from recordings import video_read
 
-        times = self.frame_times()
+        times = self.frame_times(camera)
         start = None
-        for index, (in_file_ns, image) in enumerate(video_read.frames(self.path / VIDEO)):
+        for index, in_file_ns, image in video_read.numbered_frames(self.path / video_name(camera)):
             if index < len(times):
                 start = int(times[index]) - in_file_ns
             elif start is None:

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from dsp.errors import InputError
 from recordings.audio_file import AudioFile
 from recordings.clock_fit import fit_clock
-from recordings.episode import CHECKS, RELEASE, RELEASE_RATE_HZ, TIMELINE, VIDEO, Episode
+from recordings.episode import CHECKS, RELEASE, RELEASE_RATE_HZ, TIMELINE, Episode
 from recordings.manifest import write_manifest
 from recordings.marker import MARKER, remove_marker
 from recordings.storage import StorageError, storage_errors, write_atomic
 from recordings.timeline import AudioMap, Line, TimelineWriter
+from recordings.video_summary import video_summary
 from recordings.wav_write import WavWriter
 
 _BLOCK = 1 << 16
@@ -68,7 +69,7 @@ def complete(
     episode = Episode.open(folder)
     checks["audio"] = _audio_summary(episode)
     checks["sound"] = check_sound(episode)
-    checks["video"] = _video_summary(episode)
+    checks["video"] = video_summary(episode)
     checks["clocks"] = clock_summary(episode.timeline(), episode.original.rate if episode.audio_paths else 0)
     checks.update(extra or {})
     _prefer_live_clock(checks)
@@ -279,32 +280,6 @@ def _truncations(source: AudioFile) -> list[dict[str, Any]]:
             )
             found.append({**finding, "severity": "warning", "message": message})
     return found
-
-
-def _video_summary(episode: Episode) -> dict[str, Any] | None:
-    times = episode.frame_times()
-    if not (episode.path / VIDEO).is_file():
-        return None
-    lines = episode.timeline()
-    gaps = [line for line in lines if line["type"] == "gap" and line.get("stream") == "video"]
-    causes: dict[str, int] = {}
-    for line in gaps:
-        causes[line["cause"]] = causes.get(line["cause"], 0) + int(line.get("dropped", 0))
-    steps = np.diff(times) / 1e6
-    source = episode.profile.source.get("video", {})
-    # Only an import knows its alignment or does not: a recording stamps both streams on one clock.
-    alignment = source.get("alignment") if isinstance(source, dict) else None
-    return {
-        **({} if alignment is None else {"alignment": alignment}),
-        "frames": len(times),
-        "encoder": source.get("encoder") if isinstance(source, dict) else None,
-        "dropped": sum(causes.values()),
-        "dropped_by_cause": causes,
-        "duration_s": round(float(times[-1] - times[0]) / 1e9, 6) if len(times) else 0.0,
-        "fps": round(1e3 * len(steps) / float(steps.sum()), 4) if len(steps) and steps.sum() > 0 else None,
-        "longest_step_ms": round(float(steps.max()), 3) if len(steps) else None,
-        "t_source": sorted({str(line.get("t_source")) for line in lines if line["type"] == "frame"}),
-    }
 
 
 def _prefer_live_clock(checks: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from dsp.errors import HearthError, InputError
-from recordings.episode import PROFILE, TIMELINE, VIDEO, Episode
+from recordings.episode import PROFILE, TIMELINE, VIDEO, Episode, frame_lines, video_name, video_stream
 from recordings.finish import complete
 from recordings.marker import MANIFEST, MARKER, mark_failed, place_marker, remove_marker, state_of
 from recordings.profile import profile_to_yaml
@@ -109,7 +109,9 @@ class _Repair:
             frames = self._repair_sound()
             lines = self._read_lines()
             lines = self._fit_sound(lines, frames)
-            lines = self._fit_video(lines)
+            named = {str(line.get("camera", "")) for line in lines if line["type"] == "frame"}
+            for camera in sorted(named | set(Episode.open(self.folder).cameras)):
+                lines = self._fit_video(lines, camera)
             self._write_lines(lines)
             profile = msgspec.structs.replace(Episode.open(self.folder).profile, interrupted=True)
             write_atomic(self.folder / PROFILE, profile_to_yaml(profile).encode())
@@ -276,14 +278,15 @@ class _Repair:
                 self.done.problems.append(f"{TIMELINE}: more than a second of sound has no recorded time")
         return kept
 
-    def _fit_video(self, lines: list[Line]) -> list[Line]:
-        """Write the video anew, whole, and make the frame lines stamp exactly its pictures."""
-        stamps = [line for line in lines if line["type"] == "frame"]
-        times = self._remux(bool(stamps))
+    def _fit_video(self, lines: list[Line], camera: str) -> list[Line]:
+        """Write a camera's video anew, whole, and make its frame lines stamp exactly its pictures."""
+        stamps = frame_lines(lines, camera)
+        name = video_name(camera)
+        times = self._remux(name, bool(stamps))
         kept: list[Line] = []
         count = 0
         for line in lines:
-            if line["type"] == "frame":
+            if line["type"] == "frame" and line.get("camera", "") == camera:
                 count += 1
                 if count > len(times):
                     continue
@@ -293,15 +296,15 @@ class _Repair:
             gap = {
                 "type": "gap",
                 "t_ns": lost[0]["t_ns"],
-                "stream": "video",
+                "stream": video_stream(camera),
                 "cause": "cut_off",
                 "dropped": len(lost),
             }
             kept.append(gap)
-            self.done.actions.append(f"{VIDEO}: {counted(len(lost), 'picture')} had not reached the disk")
+            self.done.actions.append(f"{name}: {counted(len(lost), 'picture')} had not reached the disk")
             span_s = (lost[-1]["t_ns"] - lost[0]["t_ns"]) * 1e-9
             if span_s > 1.0:
-                self.done.problems.append(f"{VIDEO}: {span_s:.1f} s of pictures are lost")
+                self.done.problems.append(f"{name}: {span_s:.1f} s of pictures are lost")
         for index in range(len(stamps), len(times)):
             t_ns = times[index]
             if stamps:
@@ -317,21 +320,22 @@ class _Repair:
                     "pts_ms": round((times[index] - times[0]) / 1e6),
                     "t_source": "container",
                     "dropped": 0,
+                    **({"camera": camera} if camera else {}),
                 }
             )
         if len(times) > len(stamps):
             self.done.actions.append(
-                f"{TIMELINE}: {counted(len(times) - len(stamps), 'picture')} stamped from {VIDEO}"
+                f"{TIMELINE}: {counted(len(times) - len(stamps), 'picture')} stamped from {name}"
             )
         return kept
 
-    def _remux(self, expected: bool) -> list[int]:
-        path = self.folder / VIDEO
+    def _remux(self, name: str, expected: bool) -> list[int]:
+        path = self.folder / name
         if not path.is_file():
             return []
         from recordings import video_read
 
-        temporary = self.folder / f".{VIDEO}.part"
+        temporary = self.folder / f".{name}.part"
         temporary.unlink(missing_ok=True)
         try:
             summary = video_read.summarise(path)
@@ -340,15 +344,15 @@ class _Repair:
             times = video_read.remux(path, temporary)
         except InputError as error:
             temporary.unlink(missing_ok=True)
-            self._set_aside_unreadable(VIDEO)
+            self._set_aside_unreadable(name)
             if expected:
                 self.done.actions.append(
-                    f"{VIDEO}: no picture had reached the disk ({error}); moved to {KEPT}/"
+                    f"{name}: no picture had reached the disk ({error}); moved to {KEPT}/"
                 )
             return []
-        self._replace(VIDEO, temporary)
+        self._replace(name, temporary)
         self.done.actions.append(
-            f"{VIDEO}: written anew with {counted(len(times), 'picture')}, as coded before"
+            f"{name}: written anew with {counted(len(times), 'picture')}, as coded before"
         )
         return times
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from recordings.episode import frame_lines, video_stream
 from recordings.report_model import Check
 from recordings.report_rig import number
 from recordings.terminal import counted
@@ -34,6 +36,10 @@ TITLES = {
 NAMES = ("W", "Y", "Z", "X")
 
 
+# "duplicate" alone is no fault: a still scene can give the same bytes.
+_PICTURE_FLAGS = {"frozen": "standing still", "late": "late", "damaged": "damaged"}
+
+
 def checks_in_words(data: Any, lines: list[Line], duration_s: float) -> tuple[Check, ...]:
     """Lines for the page from checks.json (or None) and the timeline."""
     found: list[Check] = []
@@ -43,7 +49,9 @@ def checks_in_words(data: Any, lines: list[Line], duration_s: float) -> tuple[Ch
         found += _signal(data)
         found += _wall_clock(data)
     found += _gaps(lines, duration_s)
-    found += _pictures(lines)
+    cameras = {str(x.get("camera", "")) for x in lines if x["type"] == "frame"}
+    for camera in ["", *sorted(cameras - {""})]:
+        found += _pictures(lines, camera)
     found.append(_drift(data, lines))
     if any(x["type"] == "frame" for x in lines):
         found.append(_offset(data, lines))
@@ -171,12 +179,13 @@ def _gaps(lines: list[Line], duration_s: float) -> list[Check]:
     ]
 
 
-def _pictures(lines: list[Line]) -> list[Check]:
-    frames = [x for x in lines if x["type"] == "frame"]
-    gaps = [x for x in lines if x["type"] == "gap" and x.get("stream") == "video"]
+def _pictures(lines: list[Line], camera: str) -> list[Check]:
+    frames = frame_lines(lines, camera)
+    topic = f"Pictures ({camera})" if camera else "Pictures"
+    gaps = [x for x in lines if x["type"] == "gap" and x.get("stream") == video_stream(camera)]
     dropped = int(np.nansum([number(x.get("dropped"), 0, 1e12) for x in gaps]))
     if not frames:
-        return [Check("fault", "Pictures", "No picture was written.", f"{dropped} dropped")] if gaps else []
+        return [Check("fault", topic, "No picture was written.", f"{dropped} dropped")] if gaps else []
     times = np.sort(np.array([x["t_ns"] for x in frames], dtype=np.int64)) * 1e-9
     steps = np.diff(times)
     rate = (
@@ -195,7 +204,11 @@ def _pictures(lines: list[Line]) -> list[Check]:
         quality = f"Step: median {np.median(steps) * 1e3:.1f} ms, longest {steps.max() * 1e3:.0f} ms"
         sources = sorted({str(x.get("t_source", "unknown")) for x in frames})
         quality += f"; times from: {', '.join(sources)}."
-    return [Check(status, "Pictures", text, rate, quality)]
+    flagged = Counter(flag for x in frames for flag in x.get("flags", ()) if flag in _PICTURE_FLAGS)
+    if flagged:
+        status = "warning" if status == "ok" else status
+        text += " " + ", ".join(f"{_PICTURE_FLAGS[k]}: {n}" for k, n in sorted(flagged.items())) + "."
+    return [Check(status, topic, text, rate, quality)]
 
 
 def _event_data(lines: list[Line], kind: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsp.errors import HearthError
+from recordings.episode import frame_lines
 from recordings.report_model import DirectionTrack, Floats, TalkerPath
 from recordings.report_rig import number
 from recordings.timeline import Line, read_timeline
@@ -114,6 +115,6 @@ def talkers_of(lines: list[Line], clock: PageClock) -> tuple[TalkerPath, ...]:
 
 def frame_times(lines: list[Line], clock: PageClock) -> tuple[Floats, NDArray[np.int64]]:
     """Page times and file times (ms) of the pictures, in the order of the video file."""
-    rows = [x for x in lines if x["type"] == "frame"]
+    rows = frame_lines(lines)
     times = clock(np.array([x["t_ns"] for x in rows], dtype=np.int64))
     return times, np.array([x["pts_ms"] for x in rows], dtype=np.int64)

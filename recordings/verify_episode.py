@@ -9,7 +9,16 @@ from typing import Any
 
 from dsp.errors import HearthError, InputError
 from recordings.audio_file import open_audio
-from recordings.episode import CHECKS, ORIGINALS, RELEASE, RELEASE_RATE_HZ, TIMELINE, VIDEO, Episode
+from recordings.episode import (
+    CHECKS,
+    ORIGINALS,
+    RELEASE,
+    RELEASE_RATE_HZ,
+    TIMELINE,
+    Episode,
+    frame_lines,
+    video_name,
+)
 from recordings.manifest import files_of, read_manifest
 from recordings.marker import MARKER, is_episode, state_of
 from recordings.storage import sha256_file
@@ -128,7 +137,9 @@ def _check_lengths(episode: Episode, problems: list[Problem], notes: list[str]) 
         problems.extend(Problem("timeline", text, TIMELINE) for text in timeline.problems)
     lines = timeline.lines if timeline else []
     _check_audio(episode, lines, problems, notes)
-    _check_video(episode, lines, problems)
+    named = {str(line.get("camera", "")) for line in lines if line["type"] == "frame"}
+    for camera in sorted(named | set(episode.cameras)):
+        _check_video(episode, lines, camera, problems)
     try:
         json.loads((episode.path / CHECKS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -192,13 +203,14 @@ def _check_audio(
         )
 
 
-def _check_video(episode: Episode, lines: list[dict[str, Any]], problems: list[Problem]) -> None:
-    stamps = [line for line in lines if line["type"] == "frame"]
-    path = episode.path / VIDEO
+def _check_video(episode: Episode, lines: list[dict[str, Any]], camera: str, problems: list[Problem]) -> None:
+    stamps = frame_lines(lines, camera)
+    name = video_name(camera)
+    path = episode.path / name
     if not path.is_file():
         if stamps:
             problems.append(
-                Problem("length", f"is missing; the timeline stamps {counted(len(stamps), 'picture')}", VIDEO)
+                Problem("length", f"is missing; the timeline stamps {counted(len(stamps), 'picture')}", name)
             )
         return
     from recordings import video_read
@@ -206,16 +218,16 @@ def _check_video(episode: Episode, lines: list[dict[str, Any]], problems: list[P
     try:
         video = video_read.summarise(path)
     except HearthError as error:
-        problems.append(Problem("video", str(error), VIDEO))
+        problems.append(Problem("video", str(error), name))
         return
     if video.torn:
-        problems.append(Problem("video", "is torn", VIDEO))
+        problems.append(Problem("video", "is torn", name))
     if len(video.times_ns) != len(stamps):
         problems.append(
             Problem(
                 "length",
                 f"has {counted(len(video.times_ns), 'picture')}, the timeline stamps {len(stamps)}",
-                VIDEO,
+                name,
             )
         )
         return
@@ -226,5 +238,5 @@ def _check_video(episode: Episode, lines: list[dict[str, Any]], problems: list[P
     ]
     if off and max(off) > 1_500_000:
         problems.append(
-            Problem("times", f"its times differ by up to {max(off) / 1e6:.1f} ms from the timeline", VIDEO)
+            Problem("times", f"its times differ by up to {max(off) / 1e6:.1f} ms from the timeline", name)
         )

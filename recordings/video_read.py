@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -35,17 +35,67 @@ def _open(path: Path) -> Any:
 def frames(path: Path) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """(time in the file in ns, BGR picture (height, width, 3) uint8) of every picture that can be decoded.
 
-    Ends quietly where a torn file ends. Raises InputError when it cannot be opened at all.
+    Ends quietly where a torn file ends; a damaged picture within is left out. Raises InputError when it
+    cannot be opened at all.
     """
+    for _, t_ns, image in numbered_frames(path):
+        yield t_ns, image
+
+
+def numbered_frames(path: Path) -> Iterator[tuple[int, int, NDArray[np.uint8]]]:
+    """As `frames`, with the picture's place in the file first: of MJPEG, where each packet is a picture, a
+    damaged one leaves its number out; of other codings the decoded pictures are counted."""
     import av
 
     with _open(path) as container:
         stream = container.streams.video[0]
         stream.thread_type = "AUTO"
+        whole = stream.codec_context.name == "mjpeg"
+        if whole:
+            stream.thread_type = "SLICE"  # threads over frames give a picture with a later packet
+        number = 0
+        packets = container.demux(stream)
+        while True:
+            try:
+                packet = next(packets, None)
+                if packet is None:
+                    return
+                for frame in packet.decode():
+                    if frame.pts is not None:
+                        at = round(frame.pts * frame.time_base * 10**9)
+                        yield number, at, frame.to_ndarray(format="bgr24")
+                        number += not whole
+            except av.error.InvalidDataError:
+                pass  # this picture cannot be decoded; the next may be
+            except av.error.FFmpegError:
+                return
+            number += whole and packet is not None and packet.size > 0
+
+
+def small_frames(path: Path, wanted: Callable[[int], bool]) -> Iterator[NDArray[np.uint8] | None]:
+    """Pictures in the order of the file, for whoever looks at brightness only: those of MJPEG come at an
+    eighth of their size, which is three times as fast.
+
+    wanted: by number; the others come as None, and of MJPEG are not even decoded. Raises InputError.
+    """
+    import av
+    import cv2
+
+    if summarise(path).codec != "mjpeg":
+        for number, (_, image) in enumerate(frames(path)):
+            yield image if wanted(number) else None
+        return
+    with _open(path) as container:
+        number = 0
         try:
-            for frame in container.decode(stream):
-                if frame.pts is not None:
-                    yield round(frame.pts * frame.time_base * 10**9), frame.to_ndarray(format="bgr24")
+            for packet in container.demux(container.streams.video[0]):
+                if packet.pts is None or not packet.size:
+                    continue
+                small = None
+                if wanted(number):
+                    small = cv2.imdecode(np.frombuffer(packet, np.uint8), cv2.IMREAD_REDUCED_COLOR_8)
+                number += 1
+                yield None if small is None else np.asarray(small)
         except av.error.FFmpegError:
             return
 

@@ -3,7 +3,8 @@
 Clusters of 100 ms are flushed as they end (`flush_packets`, `cluster_time_limit`), so a kill costs at most
 about a seventh of a second of pictures, and what the encoder had not taken yet. FFmpeg's Matroska writer
 keeps times in milliseconds; the exact nanoseconds of each picture are in the timeline, in the same order. The
-encoder is the first of `ENCODERS` that this machine's FFmpeg can open; which one it was is recorded.
+encoder is the first of `ENCODERS` that this machine's FFmpeg can open; which one it was is recorded. A
+camera's own JPEGs are put into the file byte for byte (`COPY`), which costs no decoding and no encoding.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import errno
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,6 +33,7 @@ ENCODERS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("mjpeg", "yuvj420p", {"qscale": "3"}),
 )
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ENOENT, errno.ENOTDIR}
+COPY = "copy"  # as `encoder`: the camera's own MJPEG
 CONTAINER_OPTIONS = {"flush_packets": "1", "cluster_time_limit": "100"}
 
 
@@ -50,7 +52,8 @@ def probe_encoders() -> dict[str, bool]:
 
 
 class VideoFile:
-    """A Matroska file that takes BGR pictures with a time each. Not thread-safe, encodes in the caller.
+    """A Matroska file that takes pictures with a time each: BGR ones, or JPEGs when `encoder` is COPY. Not
+    thread-safe, encodes in the caller.
 
     Raises MissingDependency when no encoder can be opened, StorageError when the file cannot be written.
     """
@@ -67,6 +70,9 @@ class VideoFile:
         self._last_pts = -1
         rate = Fraction(fps if fps and fps > 0 else 30).limit_denominator(1001)
         self._container: Any = None
+        if encoder == COPY:
+            self._open_copy(rate)
+            return
         refused = []
         for name, pixels, options in ENCODERS:
             if encoder not in (None, name):
@@ -92,13 +98,25 @@ class VideoFile:
         )
 
     def _open(self, name: str, pixels: str, options: dict[str, str], rate: Fraction) -> None:
+        self._add_stream(name, pixels, rate)
+        self._stream.codec_context.gop_size = max(round(rate), 1)
+        self._stream.codec_context.options = options
+        self._stream.codec_context.open()
+
+    def _open_copy(self, rate: Fraction) -> None:
+        """The stream is described as an encoder's would be, but the encoder is never fed."""
+        try:
+            self._add_stream("mjpeg", "yuvj422p", rate)
+        except OSError as error:
+            self._abandon()
+            raise storage_error(error, self.path) from error
+        self.encoder = COPY
+
+    def _add_stream(self, name: str, pixels: str, rate: Fraction) -> None:
         self._container = self._av.open(str(self.path), "w", format="matroska", options=CONTAINER_OPTIONS)
         stream = self._container.add_stream(name, rate=rate)
         stream.width, stream.height, stream.pix_fmt = self.width_px, self.height_px, pixels
         stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
-        stream.codec_context.gop_size = max(round(rate), 1)
-        stream.codec_context.options = options
-        stream.codec_context.open()
         self._stream, self._pixels = stream, pixels
 
     def _abandon(self) -> None:
@@ -119,20 +137,36 @@ class VideoFile:
                 f"{self.path.name}: got a picture of shape {image.shape}, type {image.dtype}; this file takes"
                 f" ({self.height_px}, {self.width_px}, 3) uint8 BGR"
             )
-        if self._t0_ns is None:
-            self._t0_ns = t_ns
-        pts = max(round((t_ns - self._t0_ns) / 1e6), self._last_pts + 1)
+        pts = self._next_pts(t_ns)
         frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="bgr24")
         frame = frame.reformat(format=self._pixels)
         frame.pts, frame.time_base = pts, Fraction(1, 1000)
-        self._mux(frame)
+        self._mux(lambda: self._stream.encode(frame))
+        return self._written(pts)
+
+    def write_jpeg(self, jpeg: bytes, t_ns: int) -> int:
+        """Put one JPEG into the file as it is; gives its time in the file as `write` does."""
+        pts = self._next_pts(t_ns)
+        packet = self._av.Packet(jpeg)
+        packet.stream, packet.time_base = self._stream, Fraction(1, 1000)
+        packet.pts = packet.dts = pts
+        packet.is_keyframe = True
+        self._mux(lambda: [packet])
+        return self._written(pts)
+
+    def _next_pts(self, t_ns: int) -> int:
+        if self._t0_ns is None:
+            self._t0_ns = t_ns
+        return max(round((t_ns - self._t0_ns) / 1e6), self._last_pts + 1)
+
+    def _written(self, pts: int) -> int:
         self._last_pts = pts
         self.frames += 1
         return pts
 
-    def _mux(self, frame: Any) -> None:
+    def _mux(self, packets: Callable[[], Iterable[Any]]) -> None:
         try:
-            for packet in self._stream.encode(frame):
+            for packet in packets():
                 self._container.mux(packet)
         except OSError as error:
             raise storage_error(error, self.path) from error
@@ -143,8 +177,9 @@ class VideoFile:
             return
         container, self._container = self._container, None
         try:
-            for packet in self._stream.encode(None):
-                container.mux(packet)
+            if self.encoder != COPY:
+                for packet in self._stream.encode(None):
+                    container.mux(packet)
         except OSError as error:
             raise storage_error(error, self.path) from error
         finally:
@@ -158,17 +193,40 @@ class VideoFile:
 
 @dataclass(frozen=True)
 class QueuedFrame:
-    """A picture on its way to the encoder, with what the timeline says about it."""
+    """A picture on its way to the file, as pixels or as JPEG, with what the timeline says about it."""
 
     t_ns: int
     seq: int
-    image: NDArray[np.uint8]
+    image: NDArray[np.uint8] | None
     dropped: int = 0
     t_source: str = "arrival"
+    jpeg: bytes | None = None
+    size: tuple[int, int] = (0, 0)  # (width, height) of the jpeg
+    flags: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        return len(self.jpeg or b"") if self.image is None else self.image.nbytes
+
+    def pixels(self) -> NDArray[np.uint8]:
+        """(height, width, 3) BGR; the JPEG decoded where that is what came. Raises InputError."""
+        if self.image is not None:
+            return self.image
+        import cv2
+
+        image = cv2.imdecode(np.frombuffer(self.jpeg or b"", np.uint8), cv2.IMREAD_COLOR)
+        if image is None:
+            raise InputError(f"picture {self.seq} is no readable JPEG")
+        return np.asarray(image)
 
 
 class VideoWriter:
     """A VideoFile behind a queue and a thread: `put` never waits for the encoder or the disk.
+
+    A file that begins with a JPEG keeps JPEGs as they come, whatever their size (each says its own); pixels
+    that come into it later are made JPEGs. A file that begins with pixels is encoded; JPEGs are decoded for
+    it.
 
     When the encoder falls behind by more than `backlog_bytes`, new pictures are left out and reported through
     `on_dropped(frame, cause)`; written ones through `on_written(frame, index, pts_ms)`. The file is created
@@ -195,15 +253,20 @@ class VideoWriter:
         self._thread = threading.Thread(target=self._run, name="hearth-video", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What is queued and not yet taken."""
+        return self._waiting_bytes
+
     def put(self, frame: QueuedFrame) -> None:
         """Queue one picture; the array must not be changed afterwards."""
         if self.error is not None:
             self._on_dropped(frame, "writer_failed")
             return
         with self._lock:
-            full = self._waiting_bytes + frame.image.nbytes > self._backlog_bytes and self._waiting_bytes > 0
+            full = self._waiting_bytes + frame.nbytes > self._backlog_bytes and self._waiting_bytes > 0
             if not full:
-                self._waiting_bytes += frame.image.nbytes
+                self._waiting_bytes += frame.nbytes
         if full:
             self._on_dropped(frame, "encoder_too_slow")
         else:
@@ -212,7 +275,7 @@ class VideoWriter:
     def _run(self) -> None:
         while (frame := self._queue.get()) is not None:
             with self._lock:
-                self._waiting_bytes -= frame.image.nbytes
+                self._waiting_bytes -= frame.nbytes
             if self.error is not None:
                 self._on_dropped(frame, "writer_failed")
                 continue
@@ -224,13 +287,24 @@ class VideoWriter:
 
     def _write(self, frame: QueuedFrame) -> None:
         if self.file is None:
-            height, width = frame.image.shape[:2]
-            self.file = VideoFile(self.path, width, height, self._fps, self._encoder)
-        if frame.image.shape != (self.file.height_px, self.file.width_px, 3):
-            self._on_dropped(frame, "picture_size_changed")
-            return
+            if frame.jpeg is not None:
+                self.file = VideoFile(self.path, *frame.size, self._fps, COPY)
+            else:
+                height, width = frame.pixels().shape[:2]
+                self.file = VideoFile(self.path, width, height, self._fps, self._encoder)
         index = self.file.frames
-        pts_ms = self.file.write(frame.image, frame.t_ns)
+        if self.file.encoder == COPY:
+            pts_ms = self.file.write_jpeg(frame.jpeg or _as_jpeg(frame.pixels()), frame.t_ns)
+        else:
+            try:
+                image = frame.pixels()
+            except InputError:
+                self._on_dropped(frame, "damaged")
+                return
+            if image.shape != (self.file.height_px, self.file.width_px, 3):
+                self._on_dropped(frame, "picture_size_changed")
+                return
+            pts_ms = self.file.write(image, frame.t_ns)
         self._on_written(frame, index, pts_ms)
 
     def sync(self) -> None:
@@ -254,3 +328,12 @@ class VideoWriter:
                 self.error = self.error or error
         if self.error is not None:
             raise self.error
+
+
+def _as_jpeg(image: NDArray[np.uint8]) -> bytes:
+    import cv2
+
+    done, jpeg = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 95])
+    if not done:
+        raise InputError(f"a picture of shape {image.shape} cannot be made a JPEG")
+    return bytes(jpeg.tobytes())

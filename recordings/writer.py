@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsp.errors import HearthError, InputError
-from recordings.episode import CHECKS, ORIGINALS, PROFILE, RELEASE, TIMELINE, VIDEO, Episode
+from recordings.episode import (
+    CHECKS,
+    ORIGINALS,
+    PROFILE,
+    RELEASE,
+    TIMELINE,
+    VIDEO,
+    Episode,
+    video_name,
+    video_stream,
+)
 from recordings.marker import MANIFEST, MARKER, mark_failed, place_marker
 from recordings.profile import Profile, profile_from_yaml, profile_to_yaml
 from recordings.storage import StorageError, fsync_folder, storage_errors, write_atomic
@@ -71,7 +82,7 @@ class EpisodeWriter:
         path: Path,
         profile: Profile,
         audio: dict[str, Any],
-        video: dict[str, Any] | None,
+        videos: dict[str, dict[str, Any]],
         segment_mib: int,
         encoder: str | None,
     ) -> None:
@@ -98,13 +109,14 @@ class EpisodeWriter:
         self._next_frame: int | None = None
         self._lock = threading.Lock()
         self._closed = False
-        self._video: VideoWriter | None = None
-        if video is not None:
-            self._video = VideoWriter(
-                path / VIDEO,
-                float(video.get("fps") or 30.0),
-                self._frame_written,
-                self._frame_dropped,
+        self._close_errors: list[Exception] = []
+        self._videos: dict[str, VideoWriter] = {}
+        for camera, fields in videos.items():
+            self._videos[camera] = VideoWriter(
+                path / video_name(camera),
+                float(fields.get("fps") or 30.0),
+                partial(self._frame_written, camera),
+                partial(self._frame_dropped, camera),
                 encoder=encoder,
             )
         self._audio_thread = threading.Thread(target=self._write_audio, name="hearth-audio", daemon=True)
@@ -123,13 +135,14 @@ class EpisodeWriter:
         video: dict[str, Any] | None,
         segment_mib: int = 1900,
         encoder: str | None = None,
+        more_videos: dict[str, dict[str, Any]] | None = None,
     ) -> EpisodeWriter:
         """Make the folder <root>/<session>/<id>/ and start writing.
 
         audio: rate_hz, channels, format (dsp.FORMATS or "array"), bits (16, 24, 32). video: width_px,
-        height_px, fps, or None without a camera. encoder: a name of recordings.video_write.ENCODERS instead
-        of the first that works. Raises InputError when the episode exists, StorageError when its folder
-        cannot be written.
+        height_px, fps, or None without a camera; more_videos: the same for further cameras, by name.
+        encoder: a name of recordings.video_write.ENCODERS instead of the first that works. Raises InputError
+        when the episode exists, StorageError when its folder cannot be written.
         """
         missing = {"rate_hz", "channels", "format"} - set(audio)
         if missing:
@@ -137,10 +150,13 @@ class EpisodeWriter:
         source = {**profile.source, "audio": {"bits": 24, **audio}}
         if video is not None:
             source["video"] = dict(video)
+        if more_videos:
+            source["more_videos"] = {name: dict(fields) for name, fields in more_videos.items()}
         profile = msgspec.structs.replace(profile, source=source)
         path = create_folder(Path(root), profile)
         try:
-            return cls(path, profile, audio, video, segment_mib, encoder)
+            videos = {} if video is None else {"": video}
+            return cls(path, profile, audio, {**videos, **(more_videos or {})}, segment_mib, encoder)
         except HearthError as error:
             mark_failed(path, str(error))
             raise
@@ -243,47 +259,64 @@ class EpisodeWriter:
     @property
     def waiting(self) -> tuple[float, int]:
         """What is queued and not yet written: sound in seconds, pictures in bytes."""
-        pictures = 0 if self._video is None else self._video._waiting_bytes
-        return self._waiting_frames / self._rate_hz, pictures
+        return self._waiting_frames / self._rate_hz, sum(v.waiting_bytes for v in self._videos.values())
 
     # Pictures
 
     def write_frame(
-        self, image: NDArray[np.uint8], t_ns: int, seq: int, dropped: int = 0, t_source: str = "arrival"
+        self,
+        image: NDArray[np.uint8] | None,
+        t_ns: int,
+        seq: int,
+        dropped: int = 0,
+        t_source: str = "arrival",
+        *,
+        jpeg: bytes | None = None,
+        size: tuple[int, int] = (0, 0),
+        camera: str = "",
+        flags: tuple[str, ...] = (),
     ) -> None:
-        """Queue a picture: (height, width, 3) uint8 BGR, not to be changed afterwards. Never raises for the
-        disk or the encoder: what could not be written is a gap in the timeline."""
-        if self._video is None:
-            raise InputError(f"{self.path.name}: a picture came, but the episode was created without video")
-        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+        """Queue a picture: (height, width, 3) uint8 BGR, not to be changed afterwards; or image None and the
+        camera's own `jpeg` of `size` (width, height), which is stored as it is. camera: "" is the main one.
+        Never raises for the disk or the encoder: what could not be written is a gap in the timeline."""
+        video = self._videos.get(camera)
+        if video is None:
+            name = f"camera {camera!r}" if camera else "video"
+            raise InputError(f"{self.path.name}: a picture came, but the episode was created without {name}")
+        if image is None and (not jpeg or min(size) < 1):
+            raise InputError(f"{self.path.name}: got neither pixels nor a JPEG with its size")
+        if image is not None and (image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8):
             raise InputError(f"{self.path.name}: got a picture of shape {image.shape}, type {image.dtype}")
-        self._video.put(QueuedFrame(int(t_ns), int(seq), image, int(dropped), t_source))
+        video.put(QueuedFrame(int(t_ns), int(seq), image, int(dropped), t_source, jpeg, size, tuple(flags)))
 
-    def _frame_written(self, frame: QueuedFrame, index: int, pts_ms: int) -> None:
+    def _frame_written(self, camera: str, frame: QueuedFrame, index: int, pts_ms: int) -> None:
         if frame.dropped:
-            self._timeline.add(_gap("video", frame.t_ns, "camera", dropped=frame.dropped))
-        self._timeline.add(
-            {
-                "type": "frame",
-                "t_ns": frame.t_ns,
-                "seq": frame.seq,
-                "index": index,
-                "pts_ms": pts_ms,
-                "t_source": frame.t_source,
-                "dropped": frame.dropped,
-            }
-        )
+            self._timeline.add(_gap(video_stream(camera), frame.t_ns, "camera", dropped=frame.dropped))
+        line: dict[str, Any] = {
+            "type": "frame",
+            "t_ns": frame.t_ns,
+            "seq": frame.seq,
+            "index": index,
+            "pts_ms": pts_ms,
+            "t_source": frame.t_source,
+            "dropped": frame.dropped,
+        }
+        if camera:
+            line["camera"] = camera
+        if frame.flags:
+            line["flags"] = list(frame.flags)
+        self._timeline.add(line)
 
-    def _frame_dropped(self, frame: QueuedFrame, cause: str) -> None:
-        detail = str(self._video.error) if self._video is not None and self._video.error else ""
+    def _frame_dropped(self, camera: str, frame: QueuedFrame, cause: str) -> None:
+        error = self._videos[camera].error if camera in self._videos else None
         self._timeline.add(
             _gap(
-                "video",
+                video_stream(camera),
                 frame.t_ns,
                 cause,
                 seq=frame.seq,
                 dropped=frame.dropped + 1,
-                **({"detail": detail} if detail else {}),
+                **({"detail": str(error)} if error else {}),
             )
         )
 
@@ -317,7 +350,8 @@ class EpisodeWriter:
         StorageError when it cannot be written or the episode's folder is not there any more."""
         target = (self.path / name).resolve()
         inside = self.path.resolve()
-        if name in _OWN_FILES or name.startswith(f"{ORIGINALS}/") or inside not in target.parents:
+        own = _OWN_FILES | {video_name(camera) for camera in self._videos}
+        if name in own or name.startswith(f"{ORIGINALS}/") or inside not in target.parents:
             raise InputError(
                 f"{name!r} cannot be added to an episode: it must be a new name inside its folder"
             )
@@ -336,12 +370,13 @@ class EpisodeWriter:
             with suppress(HearthError):
                 self._wav.sync()
             self._timeline.sync()
-            if self._video is not None:
-                self._video.sync()
+            for video in self._videos.values():
+                video.sync()
 
-    def _close_streams(self) -> list[Exception]:
-        """Drain the queues and close the files; gives what went wrong, worst first."""
-        errors: list[Exception] = []
+    def close_streams(self) -> list[Exception]:
+        """Drain the queues and close the files, so that they can be read before `finish`; gives what went
+        wrong, worst first. Nothing can be written afterwards; harmless when called again."""
+        errors = self._close_errors
         if self._closed:
             return errors
         self._closed = True
@@ -349,17 +384,15 @@ class EpisodeWriter:
         self._audio_thread.join()
         if self._audio_error is not None:
             errors.append(self._audio_error)
-        if self._video is not None:
+        for camera, video in self._videos.items():
             try:
-                self._video.close()
+                video.close()
             except Exception as error:
-                self._checks["video_error"] = str(error)
+                self._checks[f"{video_stream(camera)}_error"] = str(error)
                 if isinstance(error, StorageError):
                     errors.append(error)
-            if self._video.file is not None:
-                video = {**self.profile.source.get("video", {}), "encoder": self._video.file.encoder}
-                with suppress(StorageError):
-                    self.update_profile(source={**self.profile.source, "video": video})
+            if video.file is not None:
+                self._note_encoder(camera, video.file.encoder)
         self.anchor()
         self._stop_sync.set()
         self._sync_thread.join()
@@ -370,10 +403,20 @@ class EpisodeWriter:
                 errors.append(error)
         return errors
 
+    def _note_encoder(self, camera: str, encoder: str) -> None:
+        source = dict(self.profile.source)
+        if camera:
+            more = dict(source.get("more_videos", {}))
+            source["more_videos"] = {**more, camera: {**more.get(camera, {}), "encoder": encoder}}
+        else:
+            source["video"] = {**source.get("video", {}), "encoder": encoder}
+        with suppress(StorageError):
+            self.update_profile(source=source)
+
     def abort(self, reason: str) -> None:
         """Stop writing and leave an interrupted episode; harmless after `finish`."""
         if not self._closed:
-            self._close_streams()
+            self.close_streams()
             mark_failed(self.path, reason)
 
     def finish(self, report: bool = True) -> Episode:
@@ -385,7 +428,7 @@ class EpisodeWriter:
         from recordings.finish import complete
 
         try:
-            errors = self._close_streams()
+            errors = self.close_streams()
             if errors:
                 raise errors[0]
             return complete(self.path, extra=self._checks, report=report, frames=self._wav.frames)
