@@ -33,7 +33,7 @@ from recordings.align import Alignment, align_recordings
 FS = 24000
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _SHARED = Path(os.environ.get("HEARTH_SHARED_DATA", _REPOSITORY.parent / "shared" / "data"))
-_SEEDS = 7000
+_SEEDS = 9000
 _C = 343.0
 Signal = NDArray[np.float64]
 
