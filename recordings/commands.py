@@ -1,4 +1,4 @@
-"""Commands of this package: import, repair, episodes, verify, check, doa, align, report. Thin."""
+"""Commands of this package: import, repair, episodes, verify, check, doa, align, report, trim, convert."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=_LOOK)(doa)
     app.command(rich_help_panel=_LOOK)(align)
     app.command(rich_help_panel=_LOOK)(report)
+    app.command(rich_help_panel=_LOOK)(trim)
+    app.command(rich_help_panel=_LOOK)(convert)
 
 
 def episodes(
@@ -330,3 +332,38 @@ def _sound_of(path: Path, format_name: str | None) -> tuple[Any, str]:
     if source.frames == 0:
         raise InputError(f"{path}: holds no sound frame ({'; '.join(source.problems) or 'empty'})")
     return source, named
+
+
+Out = Annotated[Path, typer.Option("--out", help="the file to write; nothing is ever overwritten")]
+
+
+def trim(
+    file: Annotated[Path, typer.Argument(metavar="WAV", help="WAV, RF64 or BW64; it is never changed")],
+    out: Out,
+    start: Annotated[str, typer.Option(help="12.5 (s), h:mm:ss or 480f (frames); default: the start")] = "0",
+    end: Annotated[str | None, typer.Option(help="the same; default: the end")] = None,
+    as_json: Json = False,
+) -> None:
+    """Cut a stretch out of a WAV file, bit for bit, with every other chunk that it holds."""
+    from recordings.wav_trim import trim_wav
+
+    with progress("copying"):
+        made = trim_wav(file, out, start, end)
+    emit(made.to_dict(), as_json, made.lines())
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="WAV", help="WAV, RF64 or BW64; it is never changed")],
+    to: Annotated[str, typer.Option("--to", help="channel order: ambix, fuma, n3d, a or a2")],
+    out: Out,
+    format_name: Format = None,
+    rate: Annotated[int | None, typer.Option(help="new rate in Hz; default: the source's")] = None,
+    bits: Annotated[str | None, typer.Option(help="16, 24, 32 or float; default: the source's")] = None,
+    as_json: Json = False,
+) -> None:
+    """Bring a WAV file into another channel order or rate; every chunk that stays true is kept."""
+    from recordings.wav_convert import convert_wav
+
+    with progress("converting"):
+        made = convert_wav(file, out, to, format=format_name, rate_hz=rate, sample_type=bits)
+    emit(made.to_dict(), as_json, made.lines())

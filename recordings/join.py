@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -23,9 +22,9 @@ from numpy.typing import NDArray
 
 from dsp.errors import InputError
 from recordings.audio_file import AudioFile, open_audio
-from recordings.storage import storage_errors
 from recordings.terminal import counted
 from recordings.wav_read import WavFile, read_wav
+from recordings.wav_trim import trim_wav
 
 MAX_GAP_S = (
     2.0  # more is missing: they are two takes. Two clock readings of 1 s steps, and what a split takes
@@ -279,52 +278,7 @@ def _candidates(tail: NDArray[np.uint64], head: NDArray[np.uint64]) -> list[int]
 def copy_without_start(source: Path, target: Path, skip: int) -> None:
     """Write `source` (WAV) to `target` without its first `skip` frames; every other chunk byte for byte.
 
-    Only the sizes and the time reference of bext change; a damaged end is left out. Raises InputError,
+    Only the sizes and the time of the first sample change; a damaged end is left out. Raises InputError,
     StorageError; an existing target is an error.
     """
-    wav = read_wav(source)
-    if not 0 <= skip < wav.frames:
-        raise InputError(f"{source}: cannot leave out {skip} of {wav.frames} frames")
-    length = (wav.frames - skip) * wav.frame_bytes
-    with storage_errors(target), open(source, "rb") as reader, open(target, "xb") as writer:
-        magic = reader.read(4)
-        writer.write(magic + b"\0\0\0\0WAVE")
-        long_sizes = 0
-        for chunk in wav.chunks:
-            is_data = chunk.id == "data" and chunk.offset == wav.data_offset
-            size = length if is_data else chunk.readable_bytes
-            if chunk.id == "ds64":
-                long_sizes = writer.tell() + 8
-            writer.write(chunk.id.encode("ascii") + struct.pack("<I", _size32(size, magic, is_data)))
-            if is_data:
-                _copy(reader, writer, chunk.offset + skip * wav.frame_bytes, size)
-            else:
-                reader.seek(chunk.offset)
-                data = bytearray(reader.read(size))
-                if chunk.id == "bext" and len(data) >= 346:
-                    reference = struct.unpack_from("<Q", data, 338)[0]
-                    struct.pack_into("<Q", data, 338, reference + skip if reference else 0)
-                writer.write(data)
-            writer.write(b"\0" * (size % 2))
-        total = writer.tell() - 8
-        writer.seek(4)
-        writer.write(struct.pack("<I", _size32(total, magic, True)))
-        if long_sizes:
-            writer.seek(long_sizes)
-            writer.write(struct.pack("<QQQ", total, length, wav.frames - skip))
-        writer.flush()
-        os.fsync(writer.fileno())
-
-
-def _size32(size: int, magic: bytes, long: bool) -> int:
-    return 0xFFFFFFFF if long and (magic != b"RIFF" or size > 0xFFFFFFFF) else size
-
-
-def _copy(reader: Any, writer: Any, start: int, count: int) -> None:
-    reader.seek(start)
-    while count:
-        block = reader.read(min(count, 1 << 20))
-        if not block:
-            raise InputError("the file became shorter while it was copied")
-        writer.write(block)
-        count -= len(block)
+    trim_wav(source, target, f"{skip}f")

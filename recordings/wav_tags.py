@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape, unescape
+
+from dsp.errors import InputError
 
 # dsp.FORMATS with the channel names in file order.
 TRACKS: dict[str, tuple[str, ...]] = {
@@ -170,3 +172,115 @@ def tagged_format(bext: Bext | None, ixml: str) -> tuple[str | None, tuple[str, 
         texts = ", ".join(f"{where} says {answer}" for where, answer in said.items())
         return None, tracks, f"the tags contradict each other: {texts}"
     return next(iter(said.values()), None), tracks, None
+
+
+# Editing tags in place: bytes that need not change stay, whatever they are.
+
+_REC_MODES = {"ambix": b"AmbiX", "fuma": b"FuMa", "n3d": b"N3D", "a": b"A", "a2": b"A2"}
+_PADDING = b"\0\xff \t\r\n"
+# Pairs of iXML elements that hold the low and the high 32 bits of one count of samples.
+_TIMES = (
+    (b"BWF_TIME_REFERENCE_LOW", b"BWF_TIME_REFERENCE_HIGH"),
+    (b"TIMESTAMP_SAMPLES_SINCE_MIDNIGHT_LO", b"TIMESTAMP_SAMPLES_SINCE_MIDNIGHT_HI"),
+)
+
+
+def retag_bext(data: bytes, to: str, history: str, rate_hz: int, new_rate_hz: int) -> bytes:
+    """A bext chunk for the order `to`: zTRKn and hFORMAT lines, Rec Mode, time reference, coding history.
+
+    Raises InputError when the description has no room for the names.
+    """
+    data = data.ljust(_BEXT_FIXED, b"\0")
+    text = _rename(data[:256].split(b"\0", 1)[0], to)
+    missing = [
+        line.encode()
+        for line in description_for(to, len(TRACKS[to])).split("\r\n")
+        if not re.search(rb"^\s*" + line.split("=")[0].encode() + rb"=", text, re.MULTILINE)
+    ]
+    lines = b"\r\n".join([*([text.rstrip(b"\r\n")] if text.strip() else []), *missing])
+    text = lines + (b"\r\n" if text.endswith(b"\n") and len(lines) <= 253 else b"")
+    if len(text) > 255:
+        raise InputError(
+            f"the bext description has no room for the names of the new order ({len(text)} of 255 characters)"
+        )
+    reference = struct.unpack_from("<Q", data, 338)[0]
+    reference = round(reference * new_rate_hz / rate_hz) if new_rate_hz != rate_hz else reference
+    told = data[_BEXT_FIXED:].rstrip(b"\0")
+    told += b"\r\n" if told and not told.endswith(b"\n") else b""
+    told += history.encode("ascii", "replace")
+    told += b"\0" * (len(told) % 2)
+    fixed = text.ljust(256, b"\0") + data[256:338] + struct.pack("<Q", reference) + data[346:_BEXT_FIXED]
+    return fixed + told
+
+
+def _rename(text: bytes, to: str) -> bytes:
+    """zTRKn=, hFORMAT= and Rec Mode= lines for the order `to`."""
+
+    def track(match: re.Match[bytes]) -> bytes:
+        number = int(match.group(2))
+        names = TRACKS[to]
+        return match.group(1) + (names[number - 1].encode() if 1 <= number <= len(names) else match.group(3))
+
+    text = re.sub(rb"([zs]TRK(\d+)=)([^\r\n<\0]*)", track, text)
+    text = re.sub(rb"(hFORMAT=)\w+", rb"\g<1>" + to.encode(), text)
+    return re.sub(
+        rb"(Rec\s*Mode\s*=\s*)(?:AmbiX|FuMa)", rb"\g<1>" + _REC_MODES[to], text, flags=re.IGNORECASE
+    )
+
+
+def retag_ixml(data: bytes, to: str, rate_hz: int, new_rate_hz: int, bits: int) -> bytes:
+    """iXML for the order `to`: <NAME> of each <TRACK>, rates, bit depth and counts of samples."""
+    places = iter(range(1 << 16))
+
+    def block(match: re.Match[bytes]) -> bytes:
+        inside, place = match.group(0), next(places)
+        index = re.search(rb"<INTERLEAVE_INDEX>\s*(\d+)", inside, re.IGNORECASE) or re.search(
+            rb"<CHANNEL_INDEX>\s*(\d+)", inside, re.IGNORECASE
+        )
+        number = int(index.group(1)) if index else place + 1
+        if not 1 <= number <= len(TRACKS[to]):
+            return inside
+        name = TRACKS[to][number - 1].encode()
+        return re.sub(rb"(?si)(<NAME>).*?(</NAME>)", rb"\g<1>" + name + rb"\g<2>", inside, count=1)
+
+    text, padding = _unpadded(data)
+    text = re.sub(rb"(?si)<TRACK>.*?</TRACK>", block, text)
+    text = _rename(text, to)
+    if new_rate_hz != rate_hz:
+        for name in (b"FILE_SAMPLE_RATE", b"TIMESTAMP_SAMPLE_RATE"):
+            text = re.sub(rb"(<" + name + rb">)\s*\d+", rb"\g<1>%d" % new_rate_hz, text)
+        text = _each_time(text, lambda count: round(count * new_rate_hz / rate_hz))
+    text = re.sub(rb"(<AUDIO_BIT_DEPTH>)\s*\d+", rb"\g<1>%d" % bits, text)
+    return _padded(text, padding, len(data))
+
+
+def shift_ixml(data: bytes, frames: int) -> bytes:
+    """iXML with the time of the first sample moved on by `frames`."""
+    text, padding = _unpadded(data)
+    return _padded(_each_time(text, lambda count: count + frames if count else 0), padding, len(data))
+
+
+def _each_time(text: bytes, change: Callable[[int], int]) -> bytes:
+    for low_name, high_name in _TIMES:
+        low = re.search(rb"<" + low_name + rb">\s*(\d+)", text)
+        if not low:
+            continue
+        high = re.search(rb"<" + high_name + rb">\s*(\d+)", text)
+        count = change(int(low.group(1)) + ((int(high.group(1)) << 32) if high else 0))
+        new = {low_name: count & 0xFFFFFFFF, high_name: count >> 32}
+        for name, value in new.items():
+            text = re.sub(rb"(<" + name + rb">)\s*\d+", rb"\g<1>%d" % value, text)
+    return text
+
+
+def _unpadded(data: bytes) -> tuple[bytes, bytes]:
+    text = data.rstrip(_PADDING)
+    return text, data[len(text) :]
+
+
+def _padded(text: bytes, padding: bytes, length: int) -> bytes:
+    """`text` with the padding cut or drawn out so that the chunk keeps its length where that can be."""
+    if not padding:
+        return text
+    room = max(length - len(text), 0)
+    return text + (padding[:room] if room <= len(padding) else padding + padding[-1:] * (room - len(padding)))

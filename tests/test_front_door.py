@@ -21,7 +21,7 @@ PANELS = {
     "Start here": ["demo"],
     "Record": ["record", "import", "repair"],
     "Live": ["live", "agent"],
-    "Look at recordings": ["episodes", "verify", "check", "doa", "align", "report"],
+    "Look at recordings": ["episodes", "verify", "check", "doa", "align", "report", "trim", "convert"],
     "Set up": ["doctor", "init"],
 }
 HEAVY = ("cv2", "av", "numba", "zmq", "matplotlib", "sounddevice", "scipy", "faster_whisper")
