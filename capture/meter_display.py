@@ -28,9 +28,8 @@ class MeterDisplay:
 
     def __init__(self, audio: AudioInfo, video: VideoInfo | None, seconds: float | None) -> None:
         self._console = Console(stderr=True)
-        names = _CHANNELS.get(audio.format, "")
+        self._names = channel_names(audio)
         count = audio.channels
-        self._names = list(names) if len(names) == count else [str(i + 1) for i in range(count)]
         self._seconds = seconds if seconds is not None and seconds != float("inf") else None
         picture = "no camera" if video is None else f"{video.width_px}x{video.height_px} at {video.fps:g} fps"
         self._head = f"{audio.name}: {count} channels, {audio.rate_hz} Hz, {audio.format}; {picture}"
@@ -91,22 +90,35 @@ class MeterDisplay:
         return ", ".join(parts)
 
     def _render(self, meter: Meter) -> Any:
-        rows: list[Text] = [Text(self._status(meter))]
-        for i, name in enumerate(self._names):
-            rms, peak = float(meter.rms_dbfs[i]), float(meter.peak_dbfs[i])
-            filled = round(_BAR * min(max((rms - _FLOOR_DB) / -_FLOOR_DB, 0.0), 1.0))
-            note, style = "", "green"
-            if i in meter.dead:
-                note, style = " dead: nothing arrives on this channel", "red"
-            elif i in meter.clipped:
-                note, style = " CLIPPED", "red"
-            elif peak > -6:
-                style = "yellow"
-            row = Text(f"{name:>2} ")
-            row.append("█" * filled + "·" * (_BAR - filled), style=style)
-            row.append(f" {max(rms, -99):5.0f} dB, peak {max(peak, -99):5.0f}{note}")
-            rows.append(row)
+        rows = [Text(self._status(meter)), *level_rows(self._names, meter)]
         return Group(*rows)
+
+
+def channel_names(audio: AudioInfo) -> list[str]:
+    """W, Y, Z, X for ambisonics, else the numbers from 1."""
+    names = _CHANNELS.get(audio.format, "")
+    count = audio.channels
+    return list(names) if len(names) == count else [str(i + 1) for i in range(count)]
+
+
+def level_rows(names: list[str], meter: Meter) -> list[Text]:
+    """A bar per channel with its level, and what is wrong with it."""
+    rows: list[Text] = []
+    for i, name in enumerate(names):
+        rms, peak = float(meter.rms_dbfs[i]), float(meter.peak_dbfs[i])
+        filled = round(_BAR * min(max((rms - _FLOOR_DB) / -_FLOOR_DB, 0.0), 1.0))
+        note, style = "", "green"
+        if i in meter.dead:
+            note, style = " dead: nothing arrives on this channel", "red"
+        elif i in meter.clipped:
+            note, style = " CLIPPED", "red"
+        elif peak > -6:
+            style = "yellow"
+        row = Text(f"{name:>2} ")
+        row.append("█" * filled + "·" * (_BAR - filled), style=style)
+        row.append(f" {max(rms, -99):5.0f} dB, peak {max(peak, -99):5.0f}{note}")
+        rows.append(row)
+    return rows
 
 
 def _short(path: Path) -> str:

@@ -86,9 +86,9 @@ def open_rig(rig: Rig) -> OpenedRig:
         from capture.virtual import build_scene
 
         scene = build_scene(rig)
-    microphone = _microphone(rig, scene)
-    camera = _camera(rig.camera, scene)
-    further = {c.name: source for c in rig.more_cameras if (source := _camera(c, scene, f"camera {c.name}"))}
+    microphone = microphone_of(rig, scene)
+    camera = camera_of(rig.camera, scene)
+    further = {c.name: s for c in rig.more_cameras if (s := camera_of(c, scene, f"camera {c.name}"))}
     try:
         audio_info = microphone.open()
         video_info = camera.open() if camera is not None else None
@@ -101,7 +101,8 @@ def open_rig(rig: Rig) -> OpenedRig:
     return OpenedRig(rig, microphone, camera, scene, audio_info, video_info, further, infos)
 
 
-def _microphone(rig: Rig, scene: Any) -> AudioSource:
+def microphone_of(rig: Rig, scene: Any) -> AudioSource:
+    """The rig's microphone, not yet opened. scene: the virtual room, for a source that is virtual."""
     mic = rig.microphone
     if mic.source == "virtual":
         return scene.microphone()
@@ -132,8 +133,8 @@ def _microphone(rig: Rig, scene: Any) -> AudioSource:
     return PyAudioMicrophone(**settings)
 
 
-def _camera(cam: Camera, scene: Any, name: str = "camera") -> VideoSource | None:
-    """name: of the source in events."""
+def camera_of(cam: Camera, scene: Any, name: str = "camera") -> VideoSource | None:
+    """A camera of the rig, not yet opened; None for `source: none`. name: of the source in events."""
     if cam.source == "none":
         return None
     if cam.source == "virtual":
