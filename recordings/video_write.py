@@ -308,7 +308,7 @@ class VideoWriter:
         self._on_written(frame, index, pts_ms)
 
     def sync(self) -> None:
-        """Force what was flushed to the medium (called once a second by the episode's sync thread)."""
+        """Force what was flushed to the medium (called by the episode's sync thread)."""
         if self.file is not None:
             with suppress(OSError):
                 fd = os.open(self.path, os.O_RDONLY)

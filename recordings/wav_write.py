@@ -2,7 +2,7 @@
 
 Layout: RIFF | JUNK (28 bytes, room for ds64) | bext | iXML | fmt | [fact] | data. Each block goes out by one
 write(2), then both size fields are patched, so that a reader at any instant finds a whole file. A kill loses
-nothing that `write` has returned from; `sync` (once a second by the caller) covers a power loss.
+nothing that `write` has returned from; `sync` (by the caller, twice a second) covers a power loss.
 """
 
 from __future__ import annotations

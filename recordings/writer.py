@@ -36,6 +36,7 @@ from recordings.timeline import TimelineWriter
 from recordings.video_write import QueuedFrame, VideoWriter
 from recordings.wav_write import SegmentedWavWriter
 
+_SYNC_S = 0.4  # between two forcings to the medium: what a power loss can cost
 _BACKLOG_S = 120.0  # sound waiting for a stalled disk; beyond it blocks are left out and noted as gaps
 _OWN_FILES = {PROFILE, RELEASE, VIDEO, TIMELINE, CHECKS, MARKER, MANIFEST, "report.html"}
 
@@ -366,7 +367,7 @@ class EpisodeWriter:
         self._checks[name] = result
 
     def _sync(self) -> None:
-        while not self._stop_sync.wait(1.0):
+        while not self._stop_sync.wait(_SYNC_S):
             with suppress(HearthError):
                 self._wav.sync()
             self._timeline.sync()
