@@ -1,35 +1,43 @@
-"""Cameras through OpenCV: V4L2 devices and network addresses.
+"""A live camera of any kind, V4L2 or network: deadlines, a reader thread, reconnecting, what is noticed.
 
-OpenCV calls can block for tens of seconds when a camera stalls, so opening and reading happen in threads that
-may be left behind: a deadline decides, not the driver.
+Drivers and network libraries can block for tens of seconds when a camera stalls. So opening and reading
+happen in a thread that may be left behind: a deadline decides, not the driver. What was left behind closes
+its own connection when it wakes, and delivers nothing.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from collections import deque
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from collections import Counter, deque
+from typing import Any
 
 from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
+from capture.camera_clock import PictureClock, Stamp
+from capture.camera_devices import camera_devices, find_camera, list_cameras, stable_name
+from capture.camera_link import CameraEnded, CameraLink, CameraSettings, Picture
+from capture.frame_watch import FrameWatch
+from capture.network_camera import NetworkLink, is_network_address, without_password
 from dsp.errors import DeviceError
 
-_RETRY_S = (0.5, 1.0, 2.0, 5.0)
+__all__ = ["LiveCamera", "camera_devices", "list_cameras"]
+
+_NS = 1_000_000_000
+_RETRY_S = (0.25, 0.5, 1.0, 2.0, 5.0)  # waits before opening again; the last one repeats
 _MEASURE_S = 0.8  # how long pictures are watched at opening to measure their rate
+_SILENCE_S = 0.9  # without a picture: "stalled", so that it is known within a second
+_LOOK_S = 0.25  # the longest time between two looks
+_SLOW, _SLOW_FOR_S = 0.8, 2.0  # of the rate asked for: "rate" when it is below for so long
+_LET_GO_S = 0.5  # how long `stop` waits for the reader before it leaves it behind
 
 
 class LiveCamera:
-    """A V4L2 camera (by number) or a network camera (rtsp:// or http:// address).
+    """A V4L2 camera (number, part of its name, path) or a network camera (rtsp:// or http:// address).
 
     FOURCC, then size, then rate are asked for, read back, and the rate is measured from arriving pictures;
-    `open` tells what came out. A reader thread delivers pictures; a watcher reports "stalled" when none came
-    for a second, gives the device up as "lost" after `read_deadline_s`, opens it again with growing waits,
-    and reports "returned".
+    `open` tells what came out. Reading begins at `open`, so nothing old waits when `start` begins to deliver.
+    Events: "stalled" after 0.9 s (or 5 periods) without a picture, "lost" as soon as the connection ends, the
+    device is gone, or after `read_deadline_s` of silence; then it is opened again with growing waits until
+    "returned". "frozen" and "thawed": see FrameWatch. "rate": slower than asked.
     """
 
     def __init__(
@@ -45,321 +53,358 @@ class LiveCamera:
         reconnect: bool = True,
         source: str = "camera",
     ) -> None:
-        """source: the name in events; further cameras of a rig are "camera <name>"."""
+        """source: who the events say they are from, e.g. "camera door"."""
         self.address = address
-        self._source = source
-        self._asked = (width_px, height_px, fps, fourcc)
-        self._open_deadline_s, self._read_deadline_s = open_deadline_s, read_deadline_s
+        self.settings = CameraSettings(width_px, height_px, fps, fourcc, open_deadline_s, read_deadline_s)
+        self.source = source
         self._reconnect = reconnect
-        self._info: VideoInfo | None = None
-        self._capture: Any = None
-        self._stop = threading.Event()
-        self._watcher: threading.Thread | None = None
-        self._reader: threading.Thread | None = None
+        # One lock for all that follows. The sink is called under it: a reader that was left behind cannot
+        # deliver, and events and pictures keep their order.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._sink: Sink | None = None
-        self._gate = threading.Lock()  # a reader that was left behind must not deliver
-        self._reader_id = 0
+        self._watcher: threading.Thread | None = None
+        self._path: str | None = None  # of the V4L2 device, by a name that stays if there is one
+        self._session = 0  # number of the reader that counts; others are left behind
+        self._reader: threading.Thread | None = None
+        self._info: VideoInfo | None = None
+        self._stopped = 0  # how often `stop` was called: ends a waiting `open`
+        self._reset()
+
+    def _reset(self) -> None:
+        self._clock = PictureClock(self.settings.fps)
+        self._frames = FrameWatch()
+        self._counts: Counter[str] = Counter()
         self._seq = 0
-        self._last_ns = 0
-        self._ended = False
+        self._away_since: int | None = None  # the last picture's arrival while it is stalled or lost
+        self._tries = 0  # to open it again
+        self._slow_since: int | None = None
+        self._slow = False
+        self._size = (self.settings.width_px, self.settings.height_px)
+        self._begin_session()
+
+    def _begin_session(self) -> None:
+        """What belongs to one connection."""
+        self._opened: VideoInfo | None = None
+        self._error: DeviceError | None = None
+        self._ended: str | None = None
+        self._first_ns: int | None = None  # when its first and its last picture came
+        self._last_ns = monotonic_ns()
         self._times: deque[int] = deque(maxlen=60)
-        self._last_sample: NDArray[np.uint8] | None = None
-        self._last_driver_ns = 0
+        self._held: Picture | None = None
+        self._stalled = False
+
+    # ------------------------------------------------------------------ what it is
 
     @property
     def name(self) -> str:
-        """For messages."""
-        return f"/dev/video{self.address}" if isinstance(self.address, int) else str(self.address)
+        """For messages; without a password."""
+        if isinstance(self.address, int):
+            return f"/dev/video{self.address}"
+        return without_password(self.address)
 
     @property
     def measured_fps(self) -> float | None:
         """Pictures per second over the last ones; None before there are some."""
         times = list(self._times)
-        return None if len(times) < 3 else (len(times) - 1) * 1e9 / max(times[-1] - times[0], 1)
+        return None if len(times) < 3 else (len(times) - 1) * _NS / max(times[-1] - times[0], 1)
+
+    def counts(self) -> dict[str, int]:
+        """Since `start`: pictures; how many of them duplicate, frozen, late, damaged; dropped ones and how
+        many of those were estimated from times; how often it stalled and was lost."""
+        names = ("pictures", "late", "dropped", "dropped_estimated", "stalled", "lost")
+        with self._lock:
+            return {**{name: self._counts[name] for name in names}, **self._frames.counts}
+
+    # ------------------------------------------------------------------ life
 
     def open(self) -> VideoInfo:
         """Open within the deadline. Raises DeviceError that says what is wrong and what exists."""
-        if self._info is None:
-            if isinstance(self.address, int) and not Path(self.name).exists():
-                raise DeviceError(f"{self.name} does not exist (`camera.device`). {list_cameras()}")
-            self._capture, self._info = self._connect()
-        return self._info
+        if self._info is not None:
+            return self._info
+        network = is_network_address(self.address)
+        if not network:
+            path = find_camera(self.address)
+            self._path = stable_name(path) or path
+        with self._lock:
+            self._reset()
+            stopped = self._stopped
+            self._begin_reading()
+            limit = self.settings.open_deadline_s
+            over = lambda: self._error is not None or self._stopped != stopped  # noqa: E731
+            self._changed.wait_for(lambda: self._first_ns is not None or over(), limit)
+            if self._first_ns is not None:
+                self._changed.wait_for(lambda: self._opened is not None or over(), _MEASURE_S + limit)
+            if self._opened is not None and self._stopped == stopped:
+                self._info = self._opened
+                return self._info
+            error = self._error
+            self._session += 1  # the reader is left behind
+            if self._stopped != stopped:
+                raise DeviceError(f"{self.name}: closed while it was being opened")
+        if error is not None:
+            raise error
+        where = "Is the camera on and reachable?" if network else f"{list_cameras()}"
+        raise DeviceError(f"{self.name}: no picture within {limit:g} s. {where}")
 
     def start(self, sink: Sink) -> None:
         """Begin to deliver pictures."""
         self.open()
-        if self._watcher is not None:
-            raise RuntimeError("this source was started already")
-        self._stop.clear()
-        self._sink, self._ended = sink, False
-        self._last_ns = monotonic_ns()
-        self._begin_reading()
-        self._watcher = threading.Thread(target=self._watch, name="camera watcher", daemon=True)
-        self._watcher.start()
+        with self._lock:
+            if self._watcher is not None:
+                raise RuntimeError("this source was started already")
+            self._counts.clear()
+            self._frames.clear_counts()
+            self._sink, self._seq = sink, 0
+            self._watcher = threading.Thread(target=self._watch, name="camera watcher", daemon=True)
+            self._watcher.start()
 
     def stop(self) -> None:
-        """Stop; the sink is not called after this returns."""
-        self._stop.set()
-        with self._gate:
-            self._sink = None
-            self._reader_id += 1
-        if self._watcher is not None and self._watcher is not threading.current_thread():
-            self._watcher.join()
-        self._watcher = None
-        if self._reader is not None:
-            self._reader.join(self._read_deadline_s)  # it may hang in the driver; then it is left behind
-        elif self._capture is not None:
-            self._capture.release()
-        self._capture = self._info = self._reader = None
+        """Stop and let the device go; the sink is not called after this returns. Prompt in every state."""
+        with self._lock:
+            self._stopped += 1
+            self._session += 1
+            self._sink = self._info = None
+            self._changed.notify_all()
+            watcher, self._watcher = self._watcher, None
+            reader, self._reader = self._reader, None
+        if threading.current_thread() in (watcher, reader):
+            return  # called from the sink; both see that they are over
+        for thread, patience in ((watcher, None), (reader, _LET_GO_S)):
+            if thread is not None:
+                thread.join(patience)  # a reader may hang in the driver; then it is left behind
 
     def close(self) -> None:
         """Stop and give the camera back."""
         self.stop()
 
-    # ------------------------------------------------------------------ opening
-
-    def _connect(self) -> tuple[Any, VideoInfo]:
-        """Open, configure and measure in a thread of its own, within the deadline."""
-        result = _Opening()
-        thread = threading.Thread(target=self._open_blocking, args=(result,), name="camera open", daemon=True)
-        thread.start()
-        thread.join(self._open_deadline_s)
-        with result.lock:
-            if thread.is_alive() and result.info is None:
-                result.too_late = True
-                raise DeviceError(
-                    f"{self.name}: no picture within {self._open_deadline_s:g} s."
-                    " Is the camera on and reachable?"
-                )
-        if result.error is not None:
-            raise result.error
-        assert result.info is not None
-        return result.capture, result.info
-
-    def _open_blocking(self, result: _Opening) -> None:
-        try:
-            capture, info = self._open_and_measure()
-        except DeviceError as error:
-            result.error = error
-            return
-        except Exception as error:
-            result.error = DeviceError(f"{self.name}: {error}")
-            return
-        with result.lock:
-            result.capture, result.info = capture, info
-            if result.too_late:
-                capture.release()
-
-    def _open_and_measure(self) -> tuple[Any, VideoInfo]:
-        import cv2
-
-        width, height, fps, fourcc = self._asked
-        if isinstance(self.address, int):
-            capture = cv2.VideoCapture(self.address, cv2.CAP_V4L2)
-            backend = "v4l2"
-        else:
-            timeouts = [
-                cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
-                int(self._open_deadline_s * 1000),
-                cv2.CAP_PROP_READ_TIMEOUT_MSEC,
-                int(self._read_deadline_s * 1000),
-            ]
-            capture = cv2.VideoCapture(self.address, cv2.CAP_FFMPEG, timeouts)
-            backend = "ffmpeg"
-        if not capture.isOpened():
-            capture.release()
-            raise DeviceError(self._why_not_open())
-        if backend == "v4l2":
-            # The order matters: the format decides which sizes exist, the size which rates.
-            capture.set(cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*fourcc))
-            capture.set(cv2.CAP_PROP_FRAME_WIDTH, width)
-            capture.set(cv2.CAP_PROP_FRAME_HEIGHT, height)
-            capture.set(cv2.CAP_PROP_FPS, fps)
-        ok, image = capture.read()
-        if not ok or image is None:
-            capture.release()
-            raise DeviceError(f"{self.name} opens but gives no picture.{self._holders()}")
-        times = [monotonic_ns()]
-        while (times[-1] - times[0]) < _MEASURE_S * 1e9 and len(times) < 40:
-            if not capture.read()[0]:
-                break
-            times.append(monotonic_ns())
-        reported = float(capture.get(cv2.CAP_PROP_FPS))
-        measured = (len(times) - 1) * 1e9 / (times[-1] - times[0]) if len(times) > 5 else 0.0
-        code = int(capture.get(cv2.CAP_PROP_FOURCC))
-        actual = "".join(chr(code >> 8 * i & 0xFF) for i in range(4)) if code > 0 else ""
-        plausible = reported if 0 < reported <= 240 else fps
-        info = VideoInfo(
-            name=self.name,
-            backend=backend,
-            width_px=image.shape[1],
-            height_px=image.shape[0],
-            fps=round(measured, 2) if measured else plausible,
-            fourcc=actual if actual.isprintable() else "",
-            detail={
-                "asked": {"width_px": width, "height_px": height, "fps": fps, "fourcc": fourcc},
-                "fps_reported": round(reported, 3),
-                "fps_measured": round(measured, 3) if measured else None,
-                "pictures_measured": len(times),
-            },
-        )
-        return capture, info
-
-    def _why_not_open(self) -> str:
-        if not isinstance(self.address, int):
-            return f"{self.name}: cannot be opened (`camera.url`). Is the address right and the camera on?"
-        if not os.access(self.name, os.R_OK | os.W_OK):
-            return f"{self.name}: no permission; add the user to the group `video`"
-        return f"{self.name}: cannot be opened as a camera.{self._holders()} {list_cameras()}"
-
-    def _holders(self) -> str:
-        from capture.portaudio_devices import holders_of_file
-
-        who = holders_of_file(self.name) if isinstance(self.address, int) else []
-        return f" It is held by {', '.join(who)}; stop that first." if who else ""
-
-    # ------------------------------------------------------------------ running
+    # ------------------------------------------------------------------ the reader's thread
 
     def _begin_reading(self) -> None:
-        with self._gate:
-            self._reader_id += 1
-            number = self._reader_id
+        """Open and read in a thread of its own; called with the lock."""
+        self._session += 1
+        self._begin_session()
         self._reader = threading.Thread(
-            target=self._read, args=(self._capture, number), name="camera reader", daemon=True
+            target=self._read, args=(self._session,), name="camera reader", daemon=True
         )
         self._reader.start()
 
-    def _read(self, capture: Any, number: int) -> None:
-        """Deliver pictures until another reader has taken over, and release the capture then: nobody else
-        may, since OpenCV crashes when a capture is released during a read."""
+    def _connect(self) -> CameraLink:
+        if is_network_address(self.address):
+            return NetworkLink(str(self.address), self.settings)
+        from capture.v4l2_camera import NotOurs, V4l2Link
+
+        path = find_camera(self._path if self._path is not None else self.address)
         try:
-            self._read_until_replaced(capture, number)
+            return V4l2Link(path, self.settings)
+        except NotOurs:
+            from capture.v4l2_opencv import OpenCvLink
+
+            return OpenCvLink(path, self.settings)
+
+    def _read(self, session: int) -> None:
+        try:
+            link = self._connect()
+        except Exception as error:
+            with self._lock:
+                if session == self._session:
+                    told = isinstance(error, DeviceError)
+                    self._error = error if told else DeviceError(f"{self.name}: {error}")  # type: ignore[assignment]
+                    self._changed.notify_all()
+            return
+        try:
+            self._read_from(link, session)
         finally:
-            capture.release()
+            link.close()
 
-    def _read_until_replaced(self, capture: Any, number: int) -> None:
+    def _read_from(self, link: CameraLink, session: int) -> None:
+        with self._lock:
+            if session != self._session:
+                return
+            self._last_ns = monotonic_ns()
         while True:
-            ok, image = capture.read()
-            arrival = monotonic_ns()
-            driver_ns = self._driver_time(capture, arrival)
-            with self._gate:
-                if number != self._reader_id or self._sink is None:
+            ended = picture = None
+            try:
+                picture = link.read()
+            except CameraEnded as error:
+                ended = str(error)
+            except Exception as error:
+                ended = f"{type(error).__name__}: {error}"
+            with self._lock:
+                if session != self._session:
                     return
-                if not ok or image is None:
-                    self._ended = True  # the watcher takes it from here
+                if picture is not None:
+                    self._arrived(picture)
+                begun = self._first_ns
+                if self._opened is None and begun is not None and monotonic_ns() - begun > _MEASURE_S * _NS:
+                    self._opened = self._describe(link)
+                    self._changed.notify_all()
+                if ended is not None:
+                    self._flush()
+                    self._ended = ended
+                    if self._opened is None:
+                        self._error = DeviceError(f"{self.name} opens, but {ended}")
+                    self._changed.notify_all()
                     return
-                self._emit(image, arrival, driver_ns)
 
-    def _driver_time(self, capture: Any, arrival_ns: int) -> int | None:
-        """The kernel's buffer time for V4L2 where it is sane; what network streams report is fiction."""
-        if not isinstance(self.address, int):
-            return None
-        import cv2
+    def _describe(self, link: CameraLink) -> VideoInfo:
+        """What came out of opening: read back and measured."""
+        detail = link.detail()
+        measured = self.measured_fps if len(self._times) > 5 else None
+        reported = detail.get("fps_reported")
+        plausible = reported if reported and 0 < reported <= 240 else self.settings.fps
+        width, height = self._size
+        return VideoInfo(
+            name=self.name,
+            backend=link.backend,
+            width_px=width,
+            height_px=height,
+            fps=round(measured, 2) if measured else plausible,
+            fourcc=link.fourcc,
+            detail={
+                "asked": self.settings.asked(),
+                "fps_measured": round(measured, 3) if measured else None,
+                "pictures_measured": len(self._times),
+                **detail,
+            },
+        )
 
-        value = float(capture.get(cv2.CAP_PROP_POS_MSEC))
-        for scale in (1e6, 1e9):  # some OpenCV versions give the first value in seconds
-            t = round(value * scale)
-            if 0 <= arrival_ns - t < 1_000_000_000 and t > self._last_driver_ns:
-                return t
-        return None
+    # ------------------------------------------------------------------ one picture (with the lock)
 
-    def _emit(self, image: NDArray[np.uint8], arrival: int, driver_ns: int | None) -> None:
-        assert self._sink is not None
-        t_ns = arrival if driver_ns is None else driver_ns
-        dropped = 0
-        if driver_ns is not None:
-            if self._last_driver_ns and len(self._times) > 10:
-                period = float(np.median(np.diff(np.array(self._times))))
-                dropped = max(0, round((driver_ns - self._last_driver_ns) / period) - 1) if period > 0 else 0
-            self._last_driver_ns = driver_ns
-        flags: tuple[str, ...] = ()
-        sample = image[::8, ::8].copy()
-        if self._last_sample is not None and np.array_equal(sample, self._last_sample):
-            flags = ("duplicate",)
-        self._last_sample = sample
-        image.flags.writeable = False
-        self._times.append(t_ns)
-        self._last_ns = arrival
-        source: Literal["driver", "arrival"] = "arrival" if driver_ns is None else "driver"
-        self._sink(VideoFrame(t_ns, self._seq, image, source, dropped, flags))
+    def _arrived(self, picture: Picture) -> None:
+        self._last_ns = picture.arrival_ns
+        if self._first_ns is None:
+            self._first_ns = picture.arrival_ns
+            self._changed.notify_all()
+        self._size = picture.size
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._deliver(held, self._clock.stamp(held, picture.arrival_ns))
+        if self._clock.wants_next(picture):
+            self._held = picture  # for one period, until the next one tells whether it is only late
+        else:
+            self._deliver(picture, self._clock.stamp(picture))
+
+    def _flush(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._deliver(held, self._clock.stamp(held))
+
+    def _deliver(self, picture: Picture, stamp: Stamp) -> None:
+        self._times.append(stamp.t_ns)
+        flags, change = self._frames.look(
+            stamp.t_ns,
+            self._clock.period_ns,
+            jpeg=picture.jpeg,
+            image=picture.image,
+            damaged=picture.damaged,
+        )
+        if picture.image is not None:
+            picture.image.flags.writeable = False
+        if self._sink is None:
+            return  # opened, not started: it only keeps up
+        if self._away_since is not None:
+            self._returned(stamp)
+        if change is not None:
+            self._event(change.kind, change.detail, **change.data)
+        self._counts["pictures"] += 1
+        self._counts["dropped"] += stamp.dropped
+        self._counts["dropped_estimated"] += stamp.dropped if stamp.estimated else 0
+        if stamp.late:
+            self._counts["late"] += 1
+            flags = (*flags, "late")
+        size = picture.size if picture.jpeg is not None else None
+        self._sink(
+            VideoFrame(
+                stamp.t_ns, self._seq, picture.image, stamp.source, stamp.dropped, flags,
+                jpeg=picture.jpeg, size=size,
+            )
+        )  # fmt: skip
         self._seq += 1
 
     def _event(self, kind: str, detail: str, **data: Any) -> None:
-        with self._gate:
-            if self._sink is not None:
-                self._sink(SourceEvent(monotonic_ns(), self._source, kind, f"{self.name}: {detail}", data))
+        if kind in ("lost", "stalled"):
+            self._counts[kind] += 1
+        if self._sink is not None:
+            self._sink(SourceEvent(monotonic_ns(), self.source, kind, f"{self.name}: {detail}", data))
+
+    def _returned(self, stamp: Stamp) -> None:
+        """The first picture after the camera was away, just before it is delivered."""
+        assert self._away_since is not None
+        away_s = (self._last_ns - self._away_since) / _NS
+        self._event(
+            "returned",
+            f"pictures come again after {away_s:.1f} s",
+            away_s=round(away_s, 3),
+            tries=self._tries,
+            dropped=stamp.dropped,
+            dropped_is_estimated=stamp.estimated,
+            width_px=self._size[0],
+            height_px=self._size[1],
+        )
+        self._away_since, self._tries, self._stalled = None, 0, False
+        self._times.clear()
+
+    # ------------------------------------------------------------------ the watcher's thread
 
     def _watch(self) -> None:
-        stalled = False
-        while not self._stop.wait(0.1):
-            silent_s = (monotonic_ns() - self._last_ns) / 1e9
-            limit = max(1.0, 5.0 / (self.measured_fps or 15.0))
-            if self._ended or silent_s > max(self._read_deadline_s, limit):
-                if not self._take_back("the stream ended" if self._ended else "no picture any more"):
-                    return
-                stalled = False
-            elif silent_s > limit and not stalled:
-                stalled = True
-                self._event("stalled", f"no picture for {silent_s:.1f} s")
-            elif stalled and silent_s < limit:
-                stalled = False
-                self._event("returned", "pictures come again")
+        me = threading.current_thread()
+        with self._lock:
+            while self._watcher is me:
+                silent = monotonic_ns() - self._last_ns
+                limit = max(_SILENCE_S * _NS, 5 * self._clock.period_ns)
+                deadline = max(self.settings.read_deadline_s * _NS, limit)
+                if self._ended is not None or silent > deadline:
+                    if not self._take_back(self._ended or "no picture any more", me):
+                        return
+                    continue
+                if silent > limit and not self._stalled:
+                    self._flush()
+                    self._stalled, self._away_since = True, self._last_ns
+                    self._event(
+                        "stalled", f"no picture for {silent / _NS:.1f} s", last_picture_ns=self._last_ns
+                    )
+                self._watch_rate()
+                due = (deadline if self._stalled else limit) - silent
+                self._changed.wait(min(max(due / _NS, 0.005), _LOOK_S))
 
-    def _take_back(self, why: str) -> bool:
+    def _take_back(self, why: str, me: threading.Thread) -> bool:
         """Report the loss and open again until it works; False when stopped meanwhile."""
-        lost_at = self._last_ns
-        self._event("lost", why)
-        with self._gate:
-            self._reader_id += 1
-        self._capture = self._reader = None
-        if not self._reconnect:
-            return False
-        tries = 0
-        while not self._stop.wait(_RETRY_S[min(tries, len(_RETRY_S) - 1)]):
-            tries += 1
-            try:
-                self._capture, _ = self._connect()
-            except DeviceError:
-                continue
-            with self._gate:
-                self._ended, self._last_ns, self._last_driver_ns = False, monotonic_ns(), 0
-                self._times.clear()
-            away = (monotonic_ns() - lost_at) / 1e9
-            self._event("returned", f"back after {away:.1f} s", away_s=round(away, 3), tries=tries)
+        if self._away_since is None:
+            self._away_since = self._last_ns
+        noticed_s = (monotonic_ns() - self._last_ns) / _NS
+        self._event("lost", why, last_picture_ns=self._last_ns, noticed_after_s=round(noticed_s, 3))
+        self._session += 1  # whoever still reads is left behind
+        while self._reconnect and self._watcher is me:
+            wait = _RETRY_S[min(self._tries, len(_RETRY_S) - 1)]
+            if self._changed.wait_for(lambda: self._watcher is not me, wait):
+                break
+            self._tries += 1
+            self._clock.restart()
             self._begin_reading()
-            return True
+            self._changed.wait_for(
+                lambda: self._first_ns or self._error or self._ended or self._watcher is not me,
+                self.settings.open_deadline_s,
+            )
+            if self._watcher is me and self._first_ns is not None:
+                return True
+            self._session += 1
         return False
 
-
-@dataclass
-class _Opening:
-    """What the thread that opens a camera hands over."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    capture: Any = None
-    info: VideoInfo | None = None
-    error: DeviceError | None = None
-    too_late: bool = False
-
-
-def list_cameras() -> str:
-    """A sentence that names every V4L2 device."""
-    found = camera_devices()
-    if not found:
-        return "There is no camera at all (/dev/video*)."
-    return "Cameras here: " + "; ".join(f"{number} = {name}" for number, name in found) + "."
-
-
-def camera_devices() -> list[tuple[int, str]]:
-    """V4L2 devices as (number, name). A camera often has a second device for metadata only."""
-    found = []
-    for device in sorted(Path("/dev").glob("video*")):
-        if not device.name[5:].isdigit():
-            continue
-        number = int(device.name[5:])
-        try:
-            name = Path(f"/sys/class/video4linux/{device.name}/name").read_text().strip()
-        except OSError:
-            name = "unknown"
-        found.append((number, name))
-    return found
+    def _watch_rate(self) -> None:
+        """Say it once when pictures come clearly slower than asked, and again only after they were not."""
+        measured, asked, now = self.measured_fps, self.settings.fps, monotonic_ns()
+        if measured is None or len(self._times) < 8 or self._stalled or measured >= _SLOW * asked:
+            self._slow_since = None
+            self._slow = self._slow and not (measured is not None and measured >= 0.9 * asked)
+        elif self._slow_since is None:
+            self._slow_since = now
+        elif not self._slow and now - self._slow_since > _SLOW_FOR_S * _NS:
+            self._slow = True
+            self._event(
+                "rate",
+                f"{measured:.1f} pictures per second instead of {asked:g}; in a dim room many cameras expose"
+                " longer",
+                fps_measured=round(measured, 3),
+                fps_asked=asked,
+            )

@@ -1,0 +1,280 @@
+"""From arrivals to the times of pictures: the driver's stamp where it is sane, else filtered arrival.
+
+A picture arrives late, by the network and by scheduling, never early. So the earliest arrivals define the
+line on which the pictures lie, as in `capture.clock` for sound: each short window gives its earliest arrival,
+a robust slope through them is the period, and the line touches the earliest of the last seconds. Positions on
+the line come from the sender's clock (RTP) where there is one, else from counting.
+
+What it cannot know: the constant delay between exposure and the earliest arrival. An audio-video calibration
+measures it; it is not removed here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from capture.blocks import TimeSource
+from capture.camera_link import Picture
+
+_NS = 1_000_000_000
+_SETTLE = 8  # steps before a period is believed
+_WINDOW_NS = 0.5 * _NS  # one earliest arrival of each
+_LINE_WINDOWS = 10  # the line touches the earliest of these: 5 s
+_SLOPE_WINDOWS = 40  # and the slope is fitted through these: 20 s
+_LATE = 0.5  # periods after its due time that make a picture late ...
+_MISSING = 0.75  # ... and that, unless the next one follows closely, mean that pictures are missing
+_CLOSE = 0.6  # a next picture nearer than this has waited behind the late one
+_EARLY = -0.6  # so much earlier than possible, the line or the count was wrong ...
+_EARLY_RUN = (-0.25, 4)  # ... and so is it when so many in a row are early by so much: a higher rate
+_JUMP_NS = 5 * _NS  # a sender's clock that leaves the arrivals by this much has been set
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The time of one picture. dropped: missing directly before it; estimated: from times, not counted by the
+    driver. late: it came more than half a period after its due time."""
+
+    t_ns: int
+    source: TimeSource
+    dropped: int
+    estimated: bool
+    late: bool
+
+
+class PictureClock:
+    """Stamps the pictures of one camera, in order, with times that rise strictly. One thread at a time."""
+
+    def __init__(self, fps: float) -> None:
+        """fps: what to believe until there are pictures enough."""
+        self._period = _NS / fps
+        self._known = False  # the period has been seen, not only told
+        self._last_t: int | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """A new connection: counts and clocks of the old one mean nothing."""
+        self._last_arrival: int | None = None
+        self._last_driver: int | None = None
+        self._last_sequence: int | None = None
+        self._last_media: int | None = None
+        self._steps: deque[float] = deque(maxlen=31)
+        self._delays: deque[int] = deque(maxlen=150)
+        self._misses: deque[int] = deque(maxlen=8)
+        self._line = _Line(self._period)
+        self._position = 0.0  # of the last picture, in pictures or in ns of the sender's clock
+        self._after_gap = True
+        self._early = 0
+
+    @property
+    def period_ns(self) -> float:
+        """Between pictures, dropped ones included: as seen so far."""
+        return self._period
+
+    def restart(self) -> None:
+        """The camera was opened again: a new line, the known period; what lies between is estimated as
+        dropped on the next picture."""
+        self._forget()
+
+    def wants_next(self, picture: Picture) -> bool:
+        """Whether only the next arrival can tell if this picture is late or others before it are missing."""
+        if self._driver_time(picture) is not None or picture.media_ns is not None:
+            return False
+        if not self._known or self._last_arrival is None or self._after_gap:
+            return False
+        return picture.arrival_ns - self._line.at(self._position + 1) > _MISSING * self._period
+
+    def stamp(self, picture: Picture, next_arrival_ns: int | None = None) -> Stamp:
+        """The time of a picture; next_arrival_ns when `wants_next` asked for it (None: none came)."""
+        driver = self._driver_time(picture)
+        if driver is not None:
+            stamp = self._from_driver(picture, driver)
+        else:
+            stamp = self._from_arrival(picture, next_arrival_ns)
+        self._last_t = stamp.t_ns
+        self._last_arrival = picture.arrival_ns
+        self._last_sequence = picture.sequence
+        self._last_media = picture.media_ns
+        self._after_gap = False
+        return stamp
+
+    # ------------------------------------------------------------------ the driver's stamps
+
+    def _driver_time(self, picture: Picture) -> int | None:
+        """The driver's stamp if it may be believed: within a second before arrival, and rising."""
+        t = picture.driver_ns
+        if t is None or not 0 <= picture.arrival_ns - t < _NS:
+            return None
+        return t if self._last_t is None or t > self._last_t else None
+
+    def _from_driver(self, picture: Picture, t: int) -> Stamp:
+        counted = self._counted(picture)
+        dropped, estimated = 0, counted is None
+        if counted is not None:
+            dropped = counted
+        elif self._last_t is not None and self._known:
+            dropped = max(0, round((t - self._last_t) / self._period) - 1)
+        if self._last_driver is not None and not self._after_gap:
+            self._learn_period((t - self._last_driver) / (dropped + 1 if counted is not None else 1))
+        self._last_driver = t
+        delay = picture.arrival_ns - t
+        self._delays.append(delay)
+        late = len(self._delays) > _SETTLE and delay - min(self._delays) > _LATE * self._period
+        return Stamp(t, "driver", dropped, estimated and dropped > 0, late)
+
+    def _counted(self, picture: Picture) -> int | None:
+        """Missing pictures by the driver's own count; None where it does not count."""
+        last, now = self._last_sequence, picture.sequence
+        if last is None or now is None:
+            return None
+        step = (now - last) % 2**32
+        return step - 1 if 1 <= step < 2**31 else None
+
+    def _learn_period(self, step: float) -> None:
+        self._steps.append(step)
+        if len(self._steps) >= _SETTLE:
+            self._period, self._known = median(self._steps), True
+
+    # ------------------------------------------------------------------ filtered arrival
+
+    def _from_arrival(self, picture: Picture, next_arrival: int | None) -> Stamp:
+        arrival = picture.arrival_ns
+        if self._last_arrival is None or self._after_gap:
+            return self._first_after_gap(picture)
+        counted = self._counted(picture)
+        if picture.media_ns is not None and self._last_media is not None:
+            step = picture.media_ns - self._last_media
+            if not 0 < step < _JUMP_NS or abs(arrival - self._line.at(self._position + step)) > _JUMP_NS:
+                return self._first_after_gap(picture)  # the sender's clock was set
+            self._learn_period(step)
+            dropped = max(0, round(step / self._period) - 1) if self._known and self._is_regular() else 0
+            self._position += step
+        else:
+            dropped = counted or 0
+            if counted is None and self._known:
+                dropped = self._missing(arrival, next_arrival)
+            self._position += 1 + dropped
+            self._steps.append((arrival - self._last_arrival) / (dropped + 1))
+            self._settle(arrival)
+        residual = (arrival - self._line.at(self._position)) / self._period
+        self._early = self._early + 1 if self._known and residual < _EARLY_RUN[0] else 0
+        if self._known and (residual < _EARLY or self._early >= _EARLY_RUN[1]):
+            self._new_line(arrival)
+            self._early, residual = 0, 0.0
+        self._line.add(self._position, arrival)
+        if picture.media_ns is None and self._known:
+            self._period = self._line.slope
+        t, source = self._in_order(arrival)
+        return Stamp(t, source, dropped, dropped > 0 and counted is None, self._known and residual > _LATE)
+
+    def _settle(self, arrival: int) -> None:
+        """The first period is the median of the first steps; the line then takes over."""
+        if not self._known and len(self._steps) >= _SETTLE:
+            self._known = True
+            self._period = median(self._steps)
+            self._line = _Line(self._period, rough=True)
+            self._line.add(self._position, arrival)
+
+    def _missing(self, arrival: int, next_arrival: int | None) -> int:
+        """How many pictures are missing before this one."""
+        late = (arrival - self._line.at(self._position + 1)) / self._period
+        followed = next_arrival is not None and next_arrival - arrival < _CLOSE * self._period
+        missing = 0 if late < _MISSING or followed else int(late + 1 - _MISSING)
+        self._misses.append(missing)
+        if len(self._misses) == self._misses.maxlen and missing and len(set(self._misses)) == 1:
+            self._misses.clear()  # not drops: the camera has a lower rate now (it is dark)
+            self._period *= missing + 1
+            self._steps.clear()
+            self._new_line(arrival - self._period)
+            return 0
+        return missing
+
+    def _first_after_gap(self, picture: Picture) -> Stamp:
+        dropped = 0
+        if self._last_t is not None and self._known:
+            dropped = max(0, round((picture.arrival_ns - self._last_t) / self._period) - 1)
+        media = picture.media_ns
+        self._line = _Line(self._period if media is None else 1.0)
+        self._position = 0.0 if media is None else float(media)
+        self._line.add(self._position, picture.arrival_ns)
+        t, source = self._in_order(picture.arrival_ns)
+        return Stamp(t, source, dropped, dropped > 0, False)
+
+    def _new_line(self, arrival: float) -> None:
+        """Begin again at this arrival; the period of the last steps, if it has become another."""
+        if self._line.slope == 1.0:  # of a sender's clock, which needs no period
+            self._line = _Line(1.0)
+            return
+        rough = False
+        if len(self._steps) >= _SETTLE:
+            recent = median(list(self._steps)[-_SETTLE:])
+            if not 0.8 < recent / self._period < 1.25 and recent > 0:
+                self._period, rough = recent, True
+        self._line = _Line(self._period, rough=rough)
+        self._line.add(self._position, arrival)
+
+    def _is_regular(self) -> bool:
+        steps = sorted(self._steps)
+        return steps[3 * len(steps) // 4] - steps[len(steps) // 4] < 0.2 * self._period
+
+    def _in_order(self, arrival: int) -> tuple[int, TimeSource]:
+        """The line's time, not after the arrival and never back."""
+        t = min(arrival, round(self._line.at(self._position))) if self._known else arrival
+        if self._last_t is not None and t <= self._last_t:
+            # The line was corrected: catch up without a step back, and if there is room, not too close.
+            t = max(self._last_t + 1, min(arrival, self._last_t + round(self._period / 4)))
+        return t, "filtered" if self._known else "arrival"
+
+
+class _Line:
+    """The lower edge of arrivals over positions: arrival >= offset + slope * position.
+
+    Positions count pictures (slope: ns per picture) or are ns of the sender's clock (slope: about 1).
+    """
+
+    def __init__(self, slope: float, *, rough: bool = False) -> None:
+        """rough: the slope is a first guess, to be replaced as soon as some arrivals tell a better one."""
+        self.slope = slope
+        self._origin: tuple[float, float] | None = None  # of the numbers below: (position, arrival)
+        self._edge: deque[tuple[float, float]] = deque(maxlen=_SLOPE_WINDOWS)
+        self._window: list[tuple[float, float]] = []
+        self._first: list[tuple[float, float]] | None = [] if rough else None
+        self._refit_at = _SETTLE
+        self._offset = 0.0
+
+    def at(self, position: float) -> float:
+        """Time of a position, ns; only after the first `add`."""
+        assert self._origin is not None
+        return self._origin[1] + self._offset + self.slope * (position - self._origin[0])
+
+    def add(self, position: float, arrival: float) -> None:
+        """One arrival."""
+        if self._origin is None:
+            self._origin = (position, arrival)
+        x, y = position - self._origin[0], arrival - self._origin[1]
+        self._window.append((x, y))
+        self._offset = min(self._offset, y - self.slope * x)
+        if self._first is not None:
+            self._first.append((x, y))
+            if len(self._first) >= self._refit_at:
+                self._refit_at = len(self._first) * 5 // 4
+                self._fit(self._first, self._first)
+        if y - self._window[0][1] >= _WINDOW_NS:
+            self._close_window()
+
+    def _close_window(self) -> None:
+        self._edge.append(min(self._window, key=lambda p: p[1] - self.slope * p[0]))
+        self._window = []
+        if len(self._edge) >= 4:
+            self._first = None
+            self._fit(list(self._edge), list(self._edge)[-_LINE_WINDOWS:])
+
+    def _fit(self, points: list[tuple[float, float]], recent: list[tuple[float, float]]) -> None:
+        """Theil-Sen: the median slope over all pairs that are far enough apart; then down to the earliest."""
+        x, y = np.array(points).T
+        i, j = np.triu_indices(len(x), k=max(2, len(x) // 3))
+        self.slope = float(np.median((y[j] - y[i]) / (x[j] - x[i])))
+        self._offset = min(y - self.slope * x for x, y in recent)
