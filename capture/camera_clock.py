@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from capture.camera_link import Picture
 
 _NS = 1_000_000_000
 _SETTLE = 8  # steps before a period is believed
-_WINDOW_NS = 0.5 * _NS  # one earliest arrival of each
+_WINDOW_NS = 0.5 * _NS  # one earliest arrival of each such window (of 8 pictures at least)
 _LINE_WINDOWS = 10  # the line touches the earliest of these: 5 s
 _SLOPE_WINDOWS = 40  # and the slope is fitted through these: 20 s
 _LATE = 0.5  # periods after its due time that make a picture late ...
@@ -68,6 +68,7 @@ class PictureClock:
         self._position = 0.0  # of the last picture, in pictures or in ns of the sender's clock
         self._after_gap = True
         self._early = 0
+        self._was_late = False
 
     @property
     def period_ns(self) -> float:
@@ -157,26 +158,22 @@ class PictureClock:
             if counted is None and self._known:
                 dropped = self._missing(arrival, next_arrival)
             self._position += 1 + dropped
-            self._steps.append((arrival - self._last_arrival) / (dropped + 1))
-            self._settle(arrival)
         residual = (arrival - self._line.at(self._position)) / self._period
         self._early = self._early + 1 if self._known and residual < _EARLY_RUN[0] else 0
         if self._known and (residual < _EARLY or self._early >= _EARLY_RUN[1]):
             self._new_line(arrival)
             self._early, residual = 0, 0.0
-        self._line.add(self._position, arrival)
-        if picture.media_ns is None and self._known:
-            self._period = self._line.slope
+        late = self._known and residual > _LATE
+        self._line.add(self._position, arrival, typical=not late)
+        if picture.media_ns is None:
+            if not (late or self._was_late):  # what had waited and comes at once tells no period
+                self._steps.append((arrival - self._last_arrival) / (dropped + 1))
+            self._known = self._known or self._line.fitted
+            if self._line.fitted:
+                self._period = self._line.slope
+        self._was_late = late
         t, source = self._in_order(arrival)
-        return Stamp(t, source, dropped, dropped > 0 and counted is None, self._known and residual > _LATE)
-
-    def _settle(self, arrival: int) -> None:
-        """The first period is the median of the first steps; the line then takes over."""
-        if not self._known and len(self._steps) >= _SETTLE:
-            self._known = True
-            self._period = median(self._steps)
-            self._line = _Line(self._period, rough=True)
-            self._line.add(self._position, arrival)
+        return Stamp(t, source, dropped, dropped > 0 and counted is None, late)
 
     def _missing(self, arrival: int, next_arrival: int | None) -> int:
         """How many pictures are missing before this one."""
@@ -197,7 +194,7 @@ class PictureClock:
         if self._last_t is not None and self._known:
             dropped = max(0, round((picture.arrival_ns - self._last_t) / self._period) - 1)
         media = picture.media_ns
-        self._line = _Line(self._period if media is None else 1.0)
+        self._line = _Line(self._period if media is None else 1.0, rough=media is None and not self._known)
         self._position = 0.0 if media is None else float(media)
         self._line.add(self._position, picture.arrival_ns)
         t, source = self._in_order(picture.arrival_ns)
@@ -210,7 +207,7 @@ class PictureClock:
             return
         rough = False
         if len(self._steps) >= _SETTLE:
-            recent = median(list(self._steps)[-_SETTLE:])
+            recent = fmean(list(self._steps)[-_SETTLE:])
             if not 0.8 < recent / self._period < 1.25 and recent > 0:
                 self._period, rough = recent, True
         self._line = _Line(self._period, rough=rough)
@@ -238,11 +235,12 @@ class _Line:
     def __init__(self, slope: float, *, rough: bool = False) -> None:
         """rough: the slope is a first guess, to be replaced as soon as some arrivals tell a better one."""
         self.slope = slope
+        self.fitted = not rough  # the slope may be believed
         self._origin: tuple[float, float] | None = None  # of the numbers below: (position, arrival)
         self._edge: deque[tuple[float, float]] = deque(maxlen=_SLOPE_WINDOWS)
         self._window: list[tuple[float, float]] = []
         self._first: list[tuple[float, float]] | None = [] if rough else None
-        self._refit_at = _SETTLE
+        self._refit_at = _SETTLE + 1
         self._offset = 0.0
 
     def at(self, position: float) -> float:
@@ -250,19 +248,19 @@ class _Line:
         assert self._origin is not None
         return self._origin[1] + self._offset + self.slope * (position - self._origin[0])
 
-    def add(self, position: float, arrival: float) -> None:
-        """One arrival."""
+    def add(self, position: float, arrival: float, *, typical: bool = True) -> None:
+        """One arrival. typical: it did not wait long somewhere."""
         if self._origin is None:
             self._origin = (position, arrival)
         x, y = position - self._origin[0], arrival - self._origin[1]
         self._window.append((x, y))
         self._offset = min(self._offset, y - self.slope * x)
-        if self._first is not None:
+        if self._first is not None and typical:
             self._first.append((x, y))
             if len(self._first) >= self._refit_at:
                 self._refit_at = len(self._first) * 5 // 4
                 self._fit(self._first, self._first)
-        if y - self._window[0][1] >= _WINDOW_NS:
+        if y - self._window[0][1] >= _WINDOW_NS and len(self._window) >= _SETTLE:
             self._close_window()
 
     def _close_window(self) -> None:
@@ -278,3 +276,4 @@ class _Line:
         i, j = np.triu_indices(len(x), k=max(2, len(x) // 3))
         self.slope = float(np.median((y[j] - y[i]) / (x[j] - x[i])))
         self._offset = min(y - self.slope * x for x, y in recent)
+        self.fitted = True

@@ -70,6 +70,18 @@ def test_clean_arrivals_are_not_changed() -> None:
     assert np.abs(np.array([s.t_ns for s in stamps]) - true).max() < 1000
 
 
+@pytest.mark.parametrize("stalled_at", [12, 25, 40])
+def test_a_stall_soon_after_the_start_drops_nothing(stalled_at: int) -> None:
+    """A server that paces in steps of 10 ms, stands still for a second and sends what waited at once."""
+    true = START + np.arange(300) * 1e9 / 30
+    sent = np.ceil((true - START) / 1.017e7) * 1.017e7 + START
+    sent[stalled_at : stalled_at + 28] = np.maximum(sent[stalled_at : stalled_at + 28], sent[stalled_at + 28])
+    stamps = stamp_all(plain(sent), fps=30)
+    assert sum(s.dropped for s in stamps) == 0
+    error = (np.array([s.t_ns for s in stamps]) - true)[stalled_at:] / 1e6
+    assert np.abs(error - np.median(error)).max() < 12.0
+
+
 @pytest.mark.parametrize("sender", [False, True])
 def test_missing_pictures_are_found_where_they_are(sender: bool) -> None:
     gone = [300, 500, 501, 502, 900]
