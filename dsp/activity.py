@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dsp.arguments import as_array, sample_rate
 from dsp.errors import InputError
 from dsp.levels import FLOOR_DBFS
 
@@ -47,9 +48,7 @@ class ActivityDetector:
     """
 
     def __init__(self, fs: int, threshold_db: float = 8.0, t_start_s: float = 0.0):
-        if not 8000 <= fs <= 384_000:
-            raise InputError(f"fs must be from 8000 to 384000 Hz, not {fs!r}")
-        self.fs = int(fs)
+        self.fs = sample_rate(fs, 8000, 384_000)
         self.threshold_db = threshold_db
         self.t_start_s = t_start_s
         self._hop = round(self.fs * HOP_S)
@@ -71,7 +70,7 @@ class ActivityDetector:
         """A block (frames,) or (frames, channels), float, of which channel 0 (W) is used; the hops it
         completes.
         """
-        x = np.asarray(block)
+        x = as_array(block)
         if x.ndim not in (1, 2) or x.dtype.kind != "f":
             raise InputError(f"expected float (frames,) or (frames, channels), got {x.dtype} {x.shape}")
         w = (x if x.ndim == 1 else x[:, 0]).astype(np.float64)

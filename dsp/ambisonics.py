@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dsp.arguments import as_array
 from dsp.errors import InputError
 
 Array = NDArray[np.float32]
@@ -75,7 +76,7 @@ def conversion_matrix(source: str, target: str) -> Floats:
 
 
 def _frames(x: ArrayLike, name: str = "foa") -> Array:
-    array = np.asarray(x)
+    array = as_array(x, name)
     if array.ndim != 2 or array.shape[1] != 4:
         raise InputError(f"{name} must have shape (frames, 4), got {array.shape}")
     if array.dtype.kind != "f":
@@ -97,8 +98,13 @@ def convert(x: ArrayLike, *, source: str, target: str) -> Array:
 
 
 def direction_to_unit(azimuth_deg: ArrayLike, elevation_deg: ArrayLike) -> Floats:
-    """Unit vectors (..., 3) as x forward, y left, z up."""
-    az, el = np.broadcast_arrays(np.radians(azimuth_deg), np.radians(elevation_deg))
+    """Unit vectors (..., 3) as x forward, y left, z up. NaN stays NaN. Raises InputError for what is no
+    number, and for arrays that do not fit together."""
+    az, el = (np.radians(_numbers(v, n)) for v, n in ((azimuth_deg, "azimuth"), (elevation_deg, "elevation")))
+    try:
+        az, el = np.broadcast_arrays(az, el)
+    except ValueError:
+        raise InputError(f"azimuth {az.shape} and elevation {el.shape} do not fit together") from None
     return np.stack([np.cos(az) * np.cos(el), np.sin(az) * np.cos(el), np.sin(el)], axis=-1)
 
 
@@ -159,10 +165,7 @@ def encode(mono: ArrayLike, azimuth_deg: ArrayLike, elevation_deg: ArrayLike) ->
     if s.ndim != 1:
         raise InputError(f"mono must have shape (frames,), got {s.shape}")
     az, el = _degrees(azimuth_deg, "azimuth", np.inf), _degrees(elevation_deg, "elevation", 90.0)
-    try:
-        unit = direction_to_unit(az, el)
-    except ValueError:
-        raise InputError(f"azimuth {az.shape} and elevation {el.shape} do not fit together") from None
+    unit = direction_to_unit(az, el)
     if unit.ndim not in (1, 2) or (unit.ndim == 2 and len(unit) != len(s)):
         raise InputError(f"give one direction, or one for each of the {len(s)} frames; got {unit.shape[:-1]}")
     gains = np.concatenate([np.ones((*unit.shape[:-1], 1)), unit[..., [1, 2, 0]]], axis=-1)
@@ -218,7 +221,12 @@ def virtual_mic(foa: ArrayLike, azimuth_deg: float, elevation_deg: float, patter
     """
     if not 0.0 <= pattern <= 1.0:
         raise InputError(f"pattern must be from 0 (figure of eight) to 1 (omni), not {pattern!r}")
-    x, y, z = direction_to_unit(azimuth_deg, elevation_deg)
+    az, el = _degrees(azimuth_deg, "azimuth", np.inf), _degrees(elevation_deg, "elevation", 90.0)
+    if az.ndim or el.ndim:
+        raise InputError(
+            f"a microphone looks into one direction; got azimuth {az.shape}, elevation {el.shape}"
+        )
+    x, y, z = direction_to_unit(az, el)
     gains = np.array([pattern, *((1.0 - pattern) * np.array([y, z, x]))])
     return np.asarray(_frames(foa) @ gains.astype(np.float32), dtype=np.float32)
 

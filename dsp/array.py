@@ -17,6 +17,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy.signal import fftconvolve
 
+from dsp.arguments import as_array, sample_rate
 from dsp.directional_array import DirectionalModel, sphere
 from dsp.doa import DirectionEstimate, Doa
 from dsp.errors import InputError
@@ -89,8 +90,8 @@ class _Search:
 
 
 def _checked(x: npt.ArrayLike, positions_m: npt.ArrayLike) -> tuple[F32, F64]:
-    sound = np.asarray(x)
-    positions = np.asarray(positions_m, np.float64)
+    sound = as_array(x)
+    positions = np.asarray(as_array(positions_m, "positions_m"), np.float64)
     if positions.ndim != 2 or positions.shape[1] != 3 or len(positions) < 3:
         raise InputError(
             f"positions_m must be (capsules, 3) in metres with at least 3 capsules, got {positions.shape}"
@@ -104,6 +105,8 @@ def _checked(x: npt.ArrayLike, positions_m: npt.ArrayLike) -> tuple[F32, F64]:
         raise InputError(
             f"expected float samples with full scale 1.0, got {sound.dtype}; divide by full scale"
         )
+    if not len(sound):
+        raise InputError("the audio holds no frame")
     if not np.isfinite(sound).all():
         raise InputError("audio holds values that are not finite; repair or cut the recording there")
     aperture = float(np.linalg.norm(positions[:, None] - positions[None], axis=-1).max())
@@ -243,7 +246,7 @@ def _prepare(
     look = _facing(positions, facing, pattern)
     centred = positions - positions.mean(axis=0)
     rows = [tuple(map(tuple, m.tolist())) for m in (centred, look)]
-    return sound, _search(rows[0], int(fs), rows[1], float(pattern))
+    return sound, _search(rows[0], sample_rate(fs, 8000, 192_000), rows[1], float(pattern))
 
 
 def estimate_array_doa(

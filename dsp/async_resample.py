@@ -16,9 +16,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dsp.arguments import sample_rate
 from dsp.errors import InputError
 from dsp.fir import PAIR, all_finite, append_frames, between, dots, drop_rows
-from dsp.resample import OnNonfinite, Quality, Resampler, _as_frames, _rate
+from dsp.resample import OnNonfinite, Quality, Resampler, _as_frames
 
 Array = NDArray[np.float32]
 _PHASES = 512
@@ -113,7 +114,7 @@ class AsyncResampler:
         quality: Quality = "standard",
         on_nonfinite: OnNonfinite = "raise",
     ):
-        self.fs_in, self.fs_out, self.channels = _rate(fs_in), _rate(fs_out), channels
+        self.fs_in, self.fs_out, self.channels = sample_rate(fs_in), sample_rate(fs_out), channels
         # The fixed resampler makes the nearest ratio of small numbers, the interpolator what is left: nothing
         # for 48 and 44.1 kHz, some tenths of a per cent for rates that have none.
         near = Fraction(self.fs_out, self.fs_in).limit_denominator(_MAX_UP)

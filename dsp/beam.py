@@ -16,6 +16,7 @@ import numpy.typing as npt
 import scipy.fft
 
 from dsp.ambisonics import CAPSULE_DIRECTIONS, conversion_matrix, direction_to_unit
+from dsp.arguments import sample_rate
 from dsp.errors import InputError
 from dsp.foa_rows import checked_foa
 from dsp.spatial_filter import filter_frame
@@ -156,11 +157,9 @@ class Beamformer:
     ) -> None:
         if method not in METHODS:
             raise InputError(f"unknown beam {method!r}; one of {', '.join(METHODS)}")
-        if not 8000 <= fs <= 192000:
-            raise InputError(f"sample rate {fs} Hz is outside 8000..192000 Hz; resample first")
         if not -60.0 <= floor_db <= 0.0:
             raise InputError(f"floor_db must be from -60 to 0 dB, not {floor_db!r}")
-        self.fs = int(fs)
+        self.fs = sample_rate(fs, 8000, 192_000)
         self.method = method
         self.radius_m = float(radius_m)
         self._adapt = method == "mvdr"

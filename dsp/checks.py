@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsp.ambisonics import CHANNEL_NAMES, FORMATS
+from dsp.arguments import as_array, sample_rate
 from dsp.errors import InputError
 from dsp.levels import Levels
 from dsp.sample_faults import ABSURD, Finding, SampleWatch
@@ -76,7 +77,7 @@ def check(foa: ArrayLike, fs: int, format: str = "ambix") -> CheckReport:
     spread evenly, is used for the sound field, and all of it for levels, clipping, copies and gaps; see
     `check_pieces` for files that do not fit in memory. Raises InputError.
     """
-    x = np.asarray(foa)
+    x = as_array(foa)
     checker = Checker(fs, format)
     if x.ndim != 2 or x.shape[1] != 4 or x.dtype.kind != "f":
         raise InputError(f"check needs float samples (frames, 4), got {x.dtype} {x.shape}")
@@ -103,9 +104,7 @@ class Checker:
     def __init__(self, fs: int, format: str = "ambix") -> None:
         if format not in FORMATS:
             raise InputError(f"unknown format {format!r}; one of {', '.join(FORMATS)}")
-        if not 8000 <= fs <= 768_000:
-            raise InputError(f"fs must be from 8000 to 768000 Hz, not {fs!r}")
-        self.fs, self.format = int(fs), format
+        self.fs, self.format = sample_rate(fs, 8000), format
         self.chunk_frames = int(_CHUNK_S * self.fs)
         self._watch = SampleWatch(self.fs)
         self._waiting: list[NDArray[Any]] = []
@@ -114,7 +113,7 @@ class Checker:
         self._count, self._stride = 0, 1
 
     def push(self, piece: ArrayLike) -> None:
-        x = np.asarray(piece)
+        x = as_array(piece)
         if x.ndim != 2 or x.shape[1] != 4 or x.dtype.kind != "f":
             raise InputError(f"check needs float samples (frames, 4), got {x.dtype} {x.shape}")
         while len(x):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsp import histogram
+from dsp.arguments import sample_rate
 from dsp.foa_rows import RowBuffer, checked_foa, clip_rows, level_dbfs
 from dsp.votes import VoteCounter
 
@@ -138,7 +139,7 @@ class DoaEstimator:
     """
 
     def __init__(self, fs: int = 24000) -> None:
-        self.fs = int(fs)
+        self.fs = sample_rate(fs, 8000, 192_000)
         self._votes = VoteCounter(self.fs)
         self._buffer = RowBuffer(self._votes.plan.row)
         self._cells = histogram.empty()
@@ -206,7 +207,7 @@ def steady_direction(foa: npt.ArrayLike, fs: int) -> DirectionEstimate:
     window has no direction. Raises InputError as `estimate_doa`.
     """
     x = checked_foa(foa)
-    votes = VoteCounter(int(fs))
+    votes = VoteCounter(sample_rate(fs, 8000, 192_000))
     cells = histogram.empty()
     for row in clip_rows(x, votes.plan.row):
         votes.add_row(row, cells)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from dsp.arguments import as_array
 from dsp.errors import InputError
 
 F32 = npt.NDArray[np.float32]
@@ -19,7 +20,7 @@ def checked_foa(foa: npt.ArrayLike, what: str = "direction of arrival") -> F32:
 
     Raises InputError for a wrong shape, integers, samples that are not finite or far beyond full scale.
     """
-    x = np.asarray(foa)
+    x = as_array(foa)
     if x.ndim != 2 or x.shape[1] != 4:
         raise InputError(
             f"{what} needs AmbiX audio of shape (frames, 4), got {x.shape}; "

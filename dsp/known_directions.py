@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsp.ambisonics import CHANNEL_NAMES, conversion_matrix, direction_to_unit
+from dsp.arguments import as_array
 from dsp.errors import InputError
 
 Floats = NDArray[np.floating[Any]]
@@ -99,12 +100,15 @@ def check_directions(
     capsules: "a" or "a2" if the recording was made from capsule signals: then an exchange of two axes is
     called by the two capsules. n >= 3 and not in one plane, else the answer is "unknown". Raises InputError.
     """
-    m = np.asarray(measured, np.float64)
+    m = np.asarray(as_array(measured, "measured"), np.float64)
     truth = np.atleast_2d(direction_to_unit(azimuth_deg, elevation_deg))
     if m.ndim != 2 or m.shape[1] not in (3, 4) or len(m) != len(truth):
         raise InputError(f"measured must be (n, 3) or (n, 4) for {len(truth)} directions, got {m.shape}")
-    if not np.isfinite(m).all():
-        raise InputError("measured holds NaN or infinity")
+    if not np.isfinite(m).all() or not np.isfinite(truth).all():
+        raise InputError("measured or the true directions hold NaN or infinity")
+    silent = np.flatnonzero(~m.any(axis=1))
+    if len(silent):
+        raise InputError(f"measured[{silent[0]}] is all zero: nothing was heard from there; leave it out")
     if capsules not in (None, "a", "a2"):
         raise InputError(f"capsules must be 'a', 'a2' or None, not {capsules!r}")
     u = truth[:, [1, 2, 0]]

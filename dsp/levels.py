@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dsp.arguments import as_array
 from dsp.errors import InputError
 
 FLOOR_DBFS = -200.0
@@ -60,7 +61,7 @@ def levels(x: ArrayLike) -> Levels:
 
     Raises InputError for an empty block, integers or another shape.
     """
-    a = np.asarray(x)
+    a = as_array(x)
     if a.ndim == 1:
         a = a[:, None]
     if a.ndim != 2 or a.shape[0] == 0 or a.shape[1] == 0:

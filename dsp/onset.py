@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dsp.arguments import as_array, sample_rate
 from dsp.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -50,11 +51,9 @@ class OnsetDetector:
     def __init__(self, fs: int, threshold_db: float = 3.0):
         from scipy.signal import butter
 
-        if not (isinstance(fs, (int, np.integer)) and 8000 <= fs <= 192_000):
-            raise InputError(f"onsets need a whole sample rate from 8000 to 192000 Hz, not {fs!r}")
         if not (isinstance(threshold_db, (int, float)) and 0.5 <= threshold_db <= 40.0):
             raise InputError(f"threshold_db must be from 0.5 to 40, not {threshold_db!r}")
-        self.fs, self.threshold_db = int(fs), float(threshold_db)
+        self.fs, self.threshold_db = sample_rate(fs, 8000, 192_000), float(threshold_db)
         self._tick = round(fs / 1000)
         size = _WINDOW * self._tick
         self._window = np.hanning(size + 1)[:-1]
@@ -77,7 +76,7 @@ class OnsetDetector:
 
     def push(self, block: ArrayLike) -> list[Onset]:
         """A block (frames,) or (frames, channels), float; the onsets that are certain by now."""
-        x = np.asarray(block)
+        x = as_array(block)
         if x.ndim not in (1, 2) or x.dtype.kind != "f":
             raise InputError(f"expected float (frames,) or (frames, channels), got {x.dtype} {x.shape}")
         w = (x if x.ndim == 1 else x[:, 0]).astype(np.float64)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from numba import njit
 
 from dsp import histogram
+from dsp.arguments import sample_rate
 from dsp.direct_sound import STEADY_SHARE, DirectSoundVotes
 from dsp.doa import SILENCE_DBFS, DirectionEstimate, _angles, _confidence
 from dsp.errors import InputError
@@ -153,7 +154,7 @@ def several_directions(foa: npt.ArrayLike, fs: int, count: int) -> list[Directio
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= MAX_COUNT:
         raise InputError(f"count must be a whole number from 1 to {MAX_COUNT}, not {count!r}")
     x = checked_foa(foa)
-    votes = DirectSoundVotes(int(fs), STEADY_SHARE)
+    votes = DirectSoundVotes(sample_rate(fs, 8000, 192_000), STEADY_SHARE)
     cells, sure = histogram.empty(), histogram.empty()
     size = votes.plan.row
     for row in clip_rows(x, size, least=size // 3 + 1):  # less than a third of a row says nothing

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dsp.arguments import as_array, sample_rate
 from dsp.errors import InputError
 
 Array = NDArray[np.float32]
@@ -216,7 +217,7 @@ def _channels_first(x: Any, channels: int | None = None) -> bool:
 
 def _as_frames(x: Any, channels: int) -> Array:
     """Samples as C-contiguous float32 (frames, channels); integers by their full scale, exactly."""
-    x = np.asarray(x)
+    x = as_array(x)
     if x.ndim == 1 and channels == 1:
         x = x[:, None]
     if x.ndim != 2 or x.shape[1] != channels:
@@ -256,7 +257,7 @@ class Resampler:
         quality: Quality = "standard",
         on_nonfinite: OnNonfinite = "raise",
     ):
-        self.fs_in, self.fs_out = _rate(fs_in), _rate(fs_out)
+        self.fs_in, self.fs_out = sample_rate(fs_in), sample_rate(fs_out)
         if not 1 <= channels <= 64:
             raise InputError(f"channels must be 1 to 64, not {channels!r}")
         if on_nonfinite not in ("raise", "flag"):
@@ -324,13 +325,6 @@ class Resampler:
         self._frames_in = 0
 
 
-def _rate(fs: Any) -> int:
-    number = isinstance(fs, (int, float, np.integer, np.floating)) and not isinstance(fs, bool)
-    if not number or not 1000 <= fs <= 768_000 or int(fs) != fs:  # NaN fails the comparison
-        raise InputError(f"a sample rate must be a whole number of Hz from 1000 to 768000, not {fs!r}")
-    return int(fs)
-
-
 def resample(
     x: Any, fs_in: int, fs_out: int, quality: Quality = "standard", on_nonfinite: OnNonfinite = "raise"
 ) -> Array:
@@ -340,7 +334,7 @@ def resample(
     dimensions with ceil(frames * fs_out / fs_in) frames; the same values as the streaming form. Outside the
     signal zeros are assumed. Raises InputError for a wrong shape, type or rate and for NaN or infinity.
     """
-    x = np.asarray(x)
+    x = as_array(x)
     if x.ndim not in (1, 2):
         raise InputError(f"expected (frames,) or (frames, channels), got shape {x.shape}")
     channels = 1 if x.ndim == 1 else x.shape[1]

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from numba import njit
 
 from dsp.ambisonics import direction_to_unit, unit_to_direction
+from dsp.arguments import sample_rate
 from dsp.doa import DirectionEstimate, Doa, DoaFrame
 from dsp.errors import InputError
 from dsp.foa_rows import RowBuffer, checked_foa, clip_rows, level_dbfs
@@ -227,7 +228,7 @@ class ShDoaEstimator:
 
     def __init__(self, fs: int = 24000, method: str = "srp", sources: int | None = 1) -> None:
         _check_choice(method, sources)
-        self.fs = int(fs)
+        self.fs = sample_rate(fs, 8000, 192_000)
         self._method, self._sources = method, sources
         self._covariances = _Covariances(self.fs)
         self._buffer = RowBuffer(self._covariances.plan.row)
@@ -282,7 +283,7 @@ def sh_directions(
     """
     _check_choice(method, sources)
     x = checked_foa(foa)
-    covariances = _Covariances(int(fs))
+    covariances = _Covariances(sample_rate(fs, 8000, 192_000))
     total = np.zeros((4, 4))
     for row in clip_rows(x, covariances.plan.row):
         total += covariances.row(row)
@@ -313,7 +314,7 @@ def steered_response(
     """
     _check_choice(method, sources)
     x = checked_foa(foa)
-    covariances = _Covariances(int(fs))
+    covariances = _Covariances(sample_rate(fs, 8000, 192_000))
     size = covariances.plan.row
     total = np.zeros((4, 4))
     for row in clip_rows(x, size, least=size):

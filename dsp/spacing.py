@@ -30,6 +30,7 @@ from numba import njit
 from numpy.typing import ArrayLike
 
 from dsp.ambisonics import CAPSULE_DIRECTIONS, Array, Floats, _frames, conversion_matrix
+from dsp.arguments import sample_rate
 from dsp.errors import InputError
 from dsp.fir import all_finite
 
@@ -109,7 +110,7 @@ def spacing_filters(fs: int, radius_m: float = RADIUS_M) -> tuple[Floats, Floats
 
     Gains are limited to MAX_GAIN_DB. Raises InputError for a rate or radius out of range.
     """
-    w, v = _filters(_rate(fs), _radius(radius_m))
+    w, v = _filters(sample_rate(fs), _radius(radius_m))
     return w.copy(), v.copy()
 
 
@@ -117,12 +118,6 @@ def _radius(radius_m: float) -> float:
     if not (isinstance(radius_m, (int, float, np.floating)) and 0.001 <= radius_m <= 0.1):
         raise InputError(f"the capsule radius must be from 0.001 to 0.1 m, not {radius_m!r}")
     return float(radius_m)
-
-
-def _rate(fs: int) -> int:
-    from dsp.resample import _rate as rate
-
-    return rate(fs)
 
 
 @njit(cache=True, nogil=True)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsp import histogram, track_step
+from dsp.arguments import sample_rate
 from dsp.direct_sound import STEADY_SHARE, DirectSoundVotes
 from dsp.doa import SILENCE_DBFS
 from dsp.errors import InputError
@@ -131,7 +132,7 @@ class Tracker:
         for name, value in (("hold_s", hold_s), ("remember_s", remember_s)):
             if not 0 <= value <= 3600:
                 raise InputError(f"{name} must be from 0 to 3600 s, not {value!r}")
-        self.fs = int(fs)
+        self.fs = sample_rate(fs, 8000, 192_000)
         self.sounds = sounds
         settings = SPEECH._replace(hold_rows=10.0 * hold_s, remember_rows=10.0 * remember_s)
         self._settings = settings._replace(dip=np.inf) if sounds == "all" else settings
