@@ -70,11 +70,17 @@ def numbered_jpeg(number: int) -> bytes:
     return bytes(cv2.imencode(".jpg", numbered_picture(number))[1])
 
 
-def write_pictures(path: Path, pictures: Iterable[tuple[int, bytes]], fps: float) -> None:
-    """JPEGs with their places in time, in periods, as Matroska; nothing is coded anew."""
+def write_pictures(
+    path: Path,
+    pictures: Iterable[tuple[int, bytes]],
+    fps: float,
+    size: tuple[int, int] = (WIDTH, HEIGHT),
+) -> None:
+    """JPEGs with their places in time, in periods, as Matroska; nothing is coded anew. size: (width, height)
+    px."""
     with av.open(str(path), "w", format="matroska") as container:
         stream = container.add_stream("mjpeg", rate=Fraction(fps).limit_denominator(1000))
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuvj420p"
+        (stream.width, stream.height), stream.pix_fmt = size, "yuvj420p"
         for place, data in pictures:
             packet = av.Packet(data)
             packet.stream, packet.time_base = stream, Fraction(1, 1000)
