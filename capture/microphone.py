@@ -6,8 +6,9 @@ from typing import Any
 
 from capture.blocks import AudioInfo
 from capture.live_microphone import LiveMicrophone
-from capture.portaudio_devices import InputDevice, busy_message, choose_device
-from dsp.errors import DeviceError, MissingDependency
+from capture.portaudio_calls import closed, opened, release_list
+from capture.portaudio_devices import InputDevice, missing_portaudio, open_error
+from dsp.errors import DeviceError
 
 
 class PortAudioMicrophone(LiveMicrophone):
@@ -18,7 +19,8 @@ class PortAudioMicrophone(LiveMicrophone):
 
     def _open_stream(self) -> AudioInfo:
         sd = load_sounddevice()
-        device = choose_device(input_devices(), self.device, self.channels)
+        fresh = release_list()
+        device = self._choose(input_devices(), fresh)
         try:
             sd.check_input_settings(device.index, self.channels, "int32", None, self.rate_hz)
             self._stream = sd.RawInputStream(
@@ -34,12 +36,8 @@ class PortAudioMicrophone(LiveMicrophone):
                 dither_off=True,
             )
         except sd.PortAudioError as error:
-            text = str(error.args[0]) if error.args else str(error)
-            if "sample rate" in text.lower():
-                raise DeviceError(
-                    f"{device.describe()} does not do {self.rate_hz} Hz (`microphone.rate_hz`): {text}"
-                ) from None
-            raise DeviceError(busy_message(device, text)) from None
+            raise open_error(device, self.rate_hz, self.block_ms, str(error.args[0])) from None
+        opened(self)
         rate_hz = round(self._stream.samplerate)
         return self._info_of(device, rate_hz, float(self._stream.latency), sd.get_portaudio_version()[1])
 
@@ -54,12 +52,14 @@ class PortAudioMicrophone(LiveMicrophone):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close(ignore_errors=True)
+            closed(self)
 
-    def _rescan(self) -> None:
-        # PortAudio lists devices once, at its start.
-        sd = load_sounddevice()
-        sd._terminate()
-        sd._initialize()
+    def _is_active(self) -> bool:
+        stream = self._stream
+        try:
+            return stream is not None and bool(stream.active)
+        except load_sounddevice().PortAudioError:
+            return False
 
     def _callback(self, data: Any, frames: int, time: Any, status: Any) -> None:
         self._deliver(bytes(data), ("input_overflow",) if status.input_overflow else ())
@@ -70,17 +70,17 @@ def load_sounddevice() -> Any:
     try:
         import sounddevice
     except ImportError as error:
-        raise MissingDependency(f"the Python package sounddevice is not installed ({error})") from None
+        raise missing_portaudio("package", error) from None
     except OSError as error:
-        raise MissingDependency(
-            f"the PortAudio library is missing: sudo apt-get install libportaudio2 ({error})"
-        ) from None
+        raise missing_portaudio("library", error) from None
     return sounddevice
 
 
 def input_devices() -> list[InputDevice]:
-    """Every input that PortAudio lists in this process. Raises MissingDependency."""
+    """Every input in PortAudio's list of this process (see `list_inputs_fresh`). Raises MissingDependency."""
     sd = load_sounddevice()
+    if not sd._initialized:
+        sd._initialize()
     apis = sd.query_hostapis()
     return [
         InputDevice(

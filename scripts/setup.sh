@@ -26,6 +26,12 @@ if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$now" ]; the
     echo "$now" > "$stamp"
 fi
 
+# The second sound backend: built from source, so only for the tests (and with `pip install '.[pyaudio]'`).
+if [ "$want" = test ] && ! .venv/bin/python -c 'import pyaudio' 2>/dev/null; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r scripts/pyaudio.lock ||
+        echo "setup: MISSING PyAudio (it could not be built); the tests of that sound backend are skipped." >&2
+fi
+
 # The Node.js client is an example and a test of the wire format; it is not needed to run Hearth.
 if [ "$want" = test ] && [ -f edge/stream/nodejs/package.json ] && [ ! -d edge/stream/nodejs/node_modules ]; then
     if command -v npm >/dev/null 2>&1; then

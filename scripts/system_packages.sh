@@ -21,6 +21,11 @@ if [ "$want" = test ]; then
     has_cmd ffmpeg || need ffmpeg
     has_cmd node || need nodejs
     has_cmd npm || need npm
+    # PyAudio has no Linux wheel: it is built, so that both sound backends are tested.
+    [ -f /usr/include/portaudio.h ] || need portaudio19-dev
+    has_cmd cc || need gcc
+    python3 -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+        need python3-dev
 fi
 [ -z "$missing" ] && exit 0
 

@@ -7,11 +7,14 @@ touched: run-time folder, configuration and home are temporary.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +49,7 @@ class PulseMicrophone:
     ) -> None:
         self.folder, self.channels, self.channel_map, self.rate = folder, channels, channel_map, rate
         self._daemon: subprocess.Popen[bytes] | None = None
+        self.device = DEVICE
         run, home = folder / "run", folder / "home"
         for path in (run, home):
             path.mkdir(parents=True, exist_ok=True)
@@ -85,8 +89,7 @@ class PulseMicrophone:
             "pulseaudio", "-n", "--daemonize=no", "--system=false", "--exit-idle-time=-1",
             "--use-pid-file=no", "--disable-shm=yes", "--high-priority=no", "--realtime=no", "-vv",
             "-L", f"module-native-protocol-unix auth-anonymous=1 socket={self.folder}/run/native",
-            "-L", f"module-null-sink sink_name={SINK} rate={self.rate} format=s32le"
-            f" channels={self.channels} channel_map={self.channel_map}",
+            "-L", self._module(),
         ]  # fmt: skip
         with open(self.log, "ab") as log:
             self._daemon = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
@@ -94,12 +97,23 @@ class PulseMicrophone:
         while time.monotonic() < deadline:
             if self._daemon.poll() is not None:
                 break
-            if SINK in self.pactl("list", "short", "sinks"):
+            if SINK in self.pactl("list", "short", "sources"):
                 return
             time.sleep(0.1)
         tail = self.log.read_text(errors="replace")[-600:]
         self.end()
         pytest.skip(f"no PulseAudio microphone: the daemon does not start here: {tail}")
+
+    def _module(self) -> str:
+        return (
+            f"module-null-sink sink_name={SINK} rate={self.rate} format=s32le channels={self.channels}"
+            f" channel_map={self.channel_map}"
+        )
+
+    def hang(self, hangs: bool = True) -> None:
+        """Let the daemon answer nobody, or go on."""
+        assert self._daemon is not None
+        self._daemon.send_signal(signal.SIGSTOP if hangs else signal.SIGCONT)
 
     def end(self) -> None:
         """End the daemon at once: for a program that records, the device is unplugged."""
@@ -144,3 +158,72 @@ class PulseMicrophone:
             timeout=timeout,
             check=False,
         )
+
+
+class CountingMicrophone(PulseMicrophone):
+    """A daemon whose microphone counts its frames, so that every sample tells its own true time.
+
+    Channel 0 is the frame's number, left-justified in 24 bits; the others are noise. A thread writes frame n
+    into PulseAudio's pipe source when it is due, at `start_ns` + n / rate on CLOCK_MONOTONIC, whether
+    somebody reads or not: like a microphone, it does not wait, and what nobody takes is gone.
+    """
+
+    def __init__(self, folder: Path, *, rate: int = 48000) -> None:
+        super().__init__(folder, rate=rate)
+        self.start_ns = 0
+        self._pipe = folder / "run" / "microphone"
+        self._stop = threading.Event()
+        self._writer = threading.Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> CountingMicrophone:
+        super().__enter__()
+        self._writer.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        if self._writer.is_alive():
+            self._writer.join()
+        self.end()
+
+    def _module(self) -> str:
+        return (
+            f"module-pipe-source source_name={SINK}.monitor file={self._pipe} rate={self.rate} format=s32le"
+            f" channels=4 channel_map={self.channel_map}"
+        )
+
+    def start(self) -> None:
+        self._pipe.unlink(missing_ok=True)  # a daemon that was killed leaves it, and the next refuses it
+        super().start()
+
+    def _write(self) -> None:
+        random = np.random.default_rng(0)
+        noise = np.round(random.standard_normal((4096, 4)) * 2**16).astype(np.int32) << 8
+        pipe = -1
+        written = 0
+        self.start_ns = time.monotonic_ns()
+        while not self._stop.wait(0.004):
+            due = (time.monotonic_ns() - self.start_ns) * self.rate // 1_000_000_000
+            if pipe < 0:
+                with contextlib.suppress(OSError):
+                    pipe = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)
+            while written < due:
+                count = np.arange(written, min(due, written + 256))  # 4096 bytes: written whole or not at all
+                frames = noise[count % len(noise)]
+                frames[:, 0] = (count % 2**24 - 2**23) << 8
+                written += len(count)
+                if pipe >= 0:
+                    try:
+                        os.write(pipe, frames.astype("<i4").tobytes())
+                    except BlockingIOError:
+                        continue
+                    except OSError:
+                        os.close(pipe)
+                        pipe = -1
+        if pipe >= 0:
+            os.close(pipe)
+
+
+def frame_numbers(channel: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The numbers that CountingMicrophone wrote into its channel 0."""
+    return (channel.astype(np.int64) >> 8) + 2**23

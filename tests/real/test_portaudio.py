@@ -187,9 +187,11 @@ def test_daemon_that_ends_is_noticed_and_taken_back_and_the_take_is_kept(tmp_pat
         result = take.result()
         playing.kill()
     assert noticed - ended < 2.0  # 0.7 s without a block, and the meter's and our own polling
-    kinds = [e["kind"] for e in result["events"]]
-    assert kinds == ["lost", "returned"]
-    lost_event = result["events"][0]
+    events = {e["kind"]: e for e in result["events"] if e["kind"] in ("lost", "returned", "error")}
+    assert list(events) == ["lost", "returned"]
+    lost_event = events["lost"]
+    warned = [e["detail"] for e in result["events"] if e["kind"] == "warning"]
+    assert warned and all("not the hw: device" in text for text in warned)
     assert lost_event["t_ns"] / 1e9 - ended < 1.0  # within a second by the recorder's own clock
     assert result["stop_reason"] == "interrupt"
     # The gap is as long as the absence: from the end of the daemon to its first block.
@@ -198,7 +200,7 @@ def test_daemon_that_ends_is_noticed_and_taken_back_and_the_take_is_kept(tmp_pat
     episode = Episode.open(result["episode"])
     assert episode.verify().ok
     gaps = [line for line in episode.timeline() if line["type"] == "gap" and line["stream"] == "audio"]
-    assert [gap["lost_frames"] for gap in gaps] == [result["lost_frames"]]
+    assert [gap["lost_frames"] for gap in gaps] == [pytest.approx(result["lost_frames"], abs=0.01 * FS)]
     recorded = original(episode)
     first = recorded[: gaps[0]["file_frame"]]
     assert len(first) > FS  # how soon the stream began is PortAudio's and the machine's affair
@@ -235,37 +237,6 @@ def test_doctor_lists_the_device(microphone: PulseMicrophone, tmp_path: Path) ->
     microphones = [f for f in report["findings"] if f["topic"] == "microphone"]
     assert DEVICE in microphones[0]["text"]
     assert microphones[0]["severity"] == "warning", "a sound server's device is not the hw: device"
-
-
-def test_pyaudio_gives_the_same_samples(microphone: PulseMicrophone, tmp_path: Path) -> None:
-    pytest.importorskip("pyaudio", reason="PyAudio is not installed (it has no Linux wheel); extra [pyaudio]")
-    played = scene(3)
-    code = (
-        "import sys, time, numpy as np\n"
-        "from capture.blocks import AudioBlock\n"
-        "from capture.microphone import PortAudioMicrophone\n"
-        "from capture.pyaudio_microphone import PyAudioMicrophone\n"
-        "kind = {'sounddevice': PortAudioMicrophone, 'pyaudio': PyAudioMicrophone}[sys.argv[1]]\n"
-        "got = []\n"
-        f"source = kind('{DEVICE}')\n"
-        "source.open()\n"
-        "source.start(got.append)\n"
-        "time.sleep(float(sys.argv[3]))\n"
-        "source.stop()\n"
-        "np.save(sys.argv[2], np.concatenate([b.samples for b in got if isinstance(b, AudioBlock)]))\n"
-    )
-    found = {}
-    for source in ("sounddevice", "pyaudio"):
-        path = tmp_path / f"{source}.npy"
-        playing = microphone.play(np.concatenate([with_lead(np.zeros((2 * FS, 4), np.int32)), played]))
-        done = microphone.python(code, source, str(path), "8")
-        assert done.returncode == 0, done.stderr
-        playing.wait(10)
-        recorded = np.load(path)
-        begin = place_of(played, recorded)
-        found[source] = recorded[begin : begin + len(played)]
-    np.testing.assert_array_equal(found["sounddevice"], played)
-    np.testing.assert_array_equal(found["pyaudio"], played)
 
 
 def test_missing_portaudio_is_named(microphone: PulseMicrophone) -> None:
