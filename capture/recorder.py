@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,7 +150,7 @@ class Recorder:
         self._check_folder()
         if self.error is not None:
             self._writer.abort(f"{type(self.error).__name__}: {self.error}")
-            raise self.error
+            self._raise(self.error)
         self._note_missing_pictures()
         if self._as_jpeg:
             self._writer.close_streams()
@@ -164,7 +164,10 @@ class Recorder:
             self._writer.add_check("capture_clock", asdict(clock))
             if math.isfinite(clock.drift_sigma_ppm):
                 drift, sigma = round(clock.drift_ppm, 3), round(clock.drift_sigma_ppm, 3)
-        episode = self._writer.finish()
+        try:
+            episode = self._writer.finish()
+        except StorageError as error:
+            self._raise(error)
         return Recording(
             path=self.path,
             seconds=self.seconds,
@@ -182,6 +185,13 @@ class Recorder:
             findings=sound_findings(episode.checks),
             episode=episode,
         )
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        """What a full or broken disk did not take is not all that there is: say how to get the rest."""
+        if isinstance(error, StorageError) and "hearth repair" not in str(error):
+            kept = f"What was recorded before is kept: `hearth repair {self.path}` finishes it then"
+            raise StorageError(f"{error}. {kept}") from error
+        raise error
 
     def wait_for_pictures(self, patience_s: float = 10.0) -> None:
         """With a source that plays as fast as it can, sound runs ahead of the pictures: wait until they have

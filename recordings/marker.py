@@ -6,7 +6,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from dsp.errors import HearthError
 from recordings.storage import fsync_folder, storage_errors, utc_now, write_atomic
@@ -46,6 +46,12 @@ def mark_failed(folder: Path, reason: str) -> None:
     except (HearthError, OSError, ValueError, AttributeError):
         with suppress(OSError):
             os.truncate(folder / MARKER, 0)
+
+
+def same_boot(mark: dict[str, Any]) -> bool:
+    """Whether the machine still runs that wrote the mark: then a dead writer was killed, and all that it had
+    written is there; else the power may have gone, and what was not synced with it."""
+    return bool(mark.get("boot_id")) and mark.get("boot_id") == _boot_id()
 
 
 def remove_marker(folder: Path) -> None:

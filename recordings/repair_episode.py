@@ -19,9 +19,9 @@ import msgspec
 from dsp.errors import HearthError, InputError
 from recordings.episode import PROFILE, TIMELINE, VIDEO, Episode, frame_lines, video_name, video_stream
 from recordings.finish import complete
-from recordings.marker import MANIFEST, MARKER, mark_failed, place_marker, remove_marker, state_of
+from recordings.marker import MANIFEST, MARKER, mark_failed, place_marker, remove_marker, same_boot, state_of
 from recordings.profile import profile_to_yaml
-from recordings.storage import copy_exact, fsync_folder, storage_errors, write_atomic
+from recordings.storage import copy_exact, fsync_folder, storage_errors, unwritten_tail, write_atomic
 from recordings.terminal import counted
 from recordings.timeline import Line, encode_line, read_timeline
 from recordings.verify_episode import VerifyReport, verify
@@ -106,6 +106,8 @@ class _Repair:
         try:
             self._heal_earlier_repair()
             self._set_aside_leftovers()
+            if not same_boot(first_mark):
+                self._cut_unwritten()
             frames = self._repair_sound()
             lines = self._read_lines()
             lines = self._fit_sound(lines, frames)
@@ -177,6 +179,22 @@ class _Repair:
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(self.folder / name, target)
 
+    def _cut_unwritten(self) -> None:
+        """Leave out what a power loss kept from the medium at the end of files that were being written."""
+        videos = sorted(self.folder.glob("video*.mkv"))
+        for path in [*Episode.open(self.folder).audio_paths[-1:], *videos]:
+            tail = unwritten_tail(path)
+            if not tail:
+                continue
+            name = path.relative_to(self.folder).as_posix()
+            temporary = path.with_name(f".{path.name}.part")
+            temporary.unlink(missing_ok=True)
+            copy_exact(path, temporary)
+            with storage_errors(temporary):
+                os.truncate(temporary, path.stat().st_size - tail)
+            self._replace(name, temporary)
+            self.done.actions.append(f"{name}: {tail} bytes at the end were never written (zeros), left out")
+
     # Sound
 
     def _repair_sound(self) -> int:
@@ -234,7 +252,7 @@ class _Repair:
             self.done.actions.append(f"{TIMELINE}: torn last line of {timeline.torn_bytes} bytes cut")
         self.done.problems += list(timeline.problems)
         return [
-            line for line in timeline.lines if line["type"] not in ("doa", "track")
+            line for line in timeline.lines if line["type"] not in ("clock", "doa", "track")
         ]  # made again when finishing
 
     def _fit_sound(self, lines: list[Line], frames: int) -> list[Line]:

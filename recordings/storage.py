@@ -108,6 +108,23 @@ def copy_exact(source: Path, target: Path) -> str:
     return digest.hexdigest()
 
 
+def unwritten_tail(path: Path, most: int = 1 << 20) -> int:
+    """Bytes at the end of a file that a power loss left unwritten: the file system had noted the length, not
+    yet the content, and gives zeros from a block's border on (blocks are multiples of 512 bytes).
+
+    Zeros that begin anywhere else, or go on for longer than `most`, are content. Raises StorageError.
+    """
+    with storage_errors(path, "read"), open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        first = max(0, size - most - 512)
+        file.seek(first)
+        end = file.read()
+    written = first + len(end.rstrip(b"\0"))
+    border = -(-written // 512) * 512
+    # The last bytes of what was written may be zeros too.
+    return size - border if first < written and border - written <= 4 and border < size else 0
+
+
 def sha256_file(path: Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     digest = hashlib.sha256()

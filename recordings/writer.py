@@ -36,7 +36,7 @@ from recordings.timeline import TimelineWriter
 from recordings.video_write import QueuedFrame, VideoWriter
 from recordings.wav_write import SegmentedWavWriter
 
-_SYNC_S = 0.4  # between two forcings to the medium: what a power loss can cost
+_SYNC_S = 0.25  # between two forcings to the medium: what a power loss can cost
 _BACKLOG_S = 120.0  # sound waiting for a stalled disk; beyond it blocks are left out and noted as gaps
 _OWN_FILES = {PROFILE, RELEASE, VIDEO, TIMELINE, CHECKS, MARKER, MANIFEST, "report.html"}
 

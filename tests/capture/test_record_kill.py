@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of `hearth record`: at most a second is lost, and the next start says so; Ctrl-C
+"""SIGKILL in the middle of `hearth record`: at most half a second is lost, and the next start says so; Ctrl-C
 finishes the episode."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def wait_for_recording(process: subprocess.Popen[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_sigkill_costs_at_most_a_second_and_ctrl_c_nothing(tmp_path: Path) -> None:
+def test_sigkill_costs_at_most_half_a_second_and_ctrl_c_nothing(tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for_recording(process)
     time.sleep(4)
@@ -72,8 +72,8 @@ def test_sigkill_costs_at_most_a_second_and_ctrl_c_nothing(tmp_path: Path) -> No
     assert episode.state == "finished" and episode.verify().ok
     blocks = [line for line in episode.timeline() if line["type"] == "audio"]
     end_ns = blocks[0]["t_ns"] + episode.original.frames * 1_000_000_000 // 48000
-    assert (killed_ns - end_ns) / 1e9 < 1.0, "sound"
-    assert (killed_ns - int(episode.frame_times()[-1])) / 1e9 < 1.0, "pictures"
+    assert (killed_ns - end_ns) / 1e9 <= 0.5, "sound"
+    assert (killed_ns - int(episode.frame_times()[-1])) / 1e9 <= 0.5, "pictures"
     pictures = sum(1 for _ in episode.frames())
     assert pictures == len(episode.frame_times())
     assert np.abs(episode.audio()).max() > 0

@@ -52,7 +52,7 @@ def expected_noise(frames: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_kill_loses_less_than_a_second_and_repairs(tmp_path, seed):
+def test_a_kill_loses_less_than_half_a_second_and_repairs(tmp_path, seed):
     # With 1 MiB segments (1.8 s each) some kills fall around the roll to the next file.
     after_s = random.Random(seed).uniform(0.6, 3.0)
     path, killed_ns = record_and_kill(tmp_path, f"take-{seed}", after_s, segment_mib=1 if seed % 2 else 1900)
@@ -73,7 +73,7 @@ def test_a_kill_loses_less_than_a_second_and_repairs(tmp_path, seed):
 
     lost = losses_s(path, killed_ns)
     print(f"lost at kill: {lost}")
-    assert max(lost.values()) <= 1.0
+    assert max(lost.values()) <= 0.5
     samples = episode.audio(48000).astype(np.float64) * 2**31
     np.testing.assert_array_equal(samples, expected_noise(len(samples)))
     assert sum(1 for _ in episode.frames()) == len(episode.frame_times())
