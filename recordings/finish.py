@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 
 from dsp.errors import InputError
 from recordings.audio_file import AudioFile
-from recordings.clock_fit import fit_clock
+from recordings.clock_map import prefer_live_clock, write_sound_clock
 from recordings.episode import CHECKS, RELEASE, RELEASE_RATE_HZ, TIMELINE, Episode
 from recordings.manifest import write_manifest
 from recordings.marker import MARKER, remove_marker
@@ -58,6 +56,8 @@ def complete(
             " moved or removed; the episode is not sealed. Put them back and use `hearth repair`"
         )
     checks: dict[str, Any] = {"hearth_checks": 1, "interrupted": interrupted}
+    clocks = write_sound_clock(folder, episode.timeline(), episode.original.rate if found else 0)
+    episode = Episode.open(folder)
     doa = make_release(episode)
     if doa:
         timeline = TimelineWriter(folder / TIMELINE, append=True)
@@ -70,9 +70,9 @@ def complete(
     checks["audio"] = _audio_summary(episode)
     checks["sound"] = check_sound(episode)
     checks["video"] = video_summary(episode)
-    checks["clocks"] = clock_summary(episode.timeline(), episode.original.rate if episode.audio_paths else 0)
+    checks["clocks"] = clocks
     checks.update(extra or {})
-    _prefer_live_clock(checks)
+    prefer_live_clock(checks)
     _write_checks(folder, checks)
     if report:
         _make_page(folder, checks)
@@ -280,70 +280,3 @@ def _truncations(source: AudioFile) -> list[dict[str, Any]]:
             )
             found.append({**finding, "severity": "warning", "message": message})
     return found
-
-
-def _prefer_live_clock(checks: dict[str, Any]) -> None:
-    """One drift for everybody: the recorder's filtered clock saw more than the timeline holds, so where it
-    has an answer that one is the headline; the segments' fits stay beside it."""
-    live = checks.get("capture_clock") or {}
-    drift, sigma = live.get("drift_ppm"), live.get("drift_sigma_ppm")
-    if isinstance(drift, float) and isinstance(sigma, float) and math.isfinite(sigma):
-        checks["clocks"].update(
-            drift_ppm=round(drift, 3),
-            drift_sigma_ppm=round(sigma, 3),
-            jitter_ms=round(float(live["jitter_ms"]), 4),
-            method="filtered live clock over the earliest arrivals (capture.clock.AudioClock)",
-        )
-
-
-def clock_summary(lines: Sequence[Line], rate_hz: int) -> dict[str, Any]:
-    """Drift of the sound clock per gap-free segment (robust line), and what the wall clock did.
-
-    drift_ppm and its sigma are those of the longest segment; None when no segment lasts a second.
-    wall_clock_step_ms: how much more UTC than CLOCK_MONOTONIC passed between the first and the last anchor.
-    """
-    segments = []
-    for segment in _segments(lines):
-        segment = [line for line in segment if "repaired" not in line.get("flags", ())]
-        frames = [line["first_frame"] for line in segment]
-        times = [line["t_observed_ns"] for line in segment]
-        if len(segment) < 8 or frames[-1] - frames[0] < rate_hz:
-            continue
-        with suppress(InputError):
-            fit = fit_clock(frames, times, rate_hz)
-            segments.append(
-                {
-                    "first_frame": frames[0],
-                    "span_s": round(fit.span_s, 3),
-                    "points": fit.points,
-                    "drift_ppm": round(fit.drift_ppm, 3),
-                    "drift_sigma_ppm": round(fit.drift_sigma_ppm, 3),
-                    "offset_ns": fit.offset_ns,
-                    "jitter_ms": round(fit.jitter_ms, 4),
-                }
-            )
-    longest = max(segments, key=lambda s: float(s["span_s"]), default=None)
-    anchors = [line for line in lines if line["type"] == "anchor" and "t_utc_ns" in line]
-    step = None
-    if len(anchors) >= 2:
-        utc, mono = (anchors[-1][key] - anchors[0][key] for key in ("t_utc_ns", "t_ns"))
-        step = round((utc - mono) / 1e6, 3)
-    return {
-        "drift_ppm": longest["drift_ppm"] if longest else None,
-        "drift_sigma_ppm": longest["drift_sigma_ppm"] if longest else None,
-        "jitter_ms": longest["jitter_ms"] if longest else None,
-        "method": "Huber line over the earliest t_observed_ns of the longest gap-free segment",
-        "segments": segments,
-        "wall_clock_step_ms": step,
-    }
-
-
-def _segments(lines: Sequence[Line]) -> list[list[Line]]:
-    """The audio lines, split at gaps."""
-    segments: list[list[Line]] = [[]]
-    for line in lines:
-        if line["type"] == "gap" and line.get("stream") == "audio":
-            segments.append([])
-        elif line["type"] == "audio":
-            segments[-1].append(line)
-    return [segment for segment in segments if segment]

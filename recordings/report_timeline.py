@@ -1,8 +1,8 @@
 """The timeline of an episode in the time of its page.
 
 Time on the page is time in the sound file, so that what is seen is what is heard: a stamp on CLOCK_MONOTONIC
-goes through the audio lines of the timeline, which also takes the drift of the sound clock and gaps (they are
-not filled in the file) into account. Without sound, time counts from the first line of the timeline.
+goes through the clock or audio lines of the timeline, which also takes the drift of the sound clock and gaps
+(they are not filled in the file) into account. Without sound, time counts from the timeline's first line.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from dsp.errors import HearthError
 from recordings.episode import frame_lines
 from recordings.report_model import DirectionTrack, Floats, TalkerPath
 from recordings.report_rig import number
-from recordings.timeline import Line, read_timeline
+from recordings.timeline import AudioMap, Line, read_timeline
 
 WINDOW_S = 0.1  # of the direction rows
 _ALWAYS = ("t_ns",)
-_NEEDED = {"audio": ("t_ns", "file_frame", "frames"), "frame": ("t_ns", "pts_ms")}
+_NEEDED = {
+    "audio": ("t_ns", "file_frame", "frames"),
+    "clock": ("t_ns", "file_frame"),
+    "frame": ("t_ns", "pts_ms"),
+}
 _MOST = 1 << 62
 
 
@@ -29,24 +33,19 @@ class PageClock:
 
     def __init__(self, lines: list[Line], rate_hz: float) -> None:
         blocks = [x for x in lines if x["type"] == "audio"]
-        self._t = np.array([x["t_ns"] for x in blocks], dtype=np.int64)
-        self._s = np.array([x["file_frame"] for x in blocks], dtype=np.float64) / rate_hz
-        self._length = np.array([x["frames"] for x in blocks], dtype=np.float64) / rate_hz
+        self._map, self._rate_hz = AudioMap(lines, rate_hz), rate_hz
         stamps = [x["t_ns"] for x in lines if x["type"] in ("frame", "doa", "event", "gap")]
-        self.zero_ns = int(self._t[0]) if len(blocks) else min(stamps, default=0)
-        self.first_frame = float(self._s[0]) if len(blocks) else 0.0
+        self._sound = bool(blocks)
+        self.first_frame = float(blocks[0]["file_frame"]) / rate_hz if blocks else 0.0
+        first = blocks[0]["file_frame"] if blocks else 0
+        self.zero_ns = int(self._map.time_ns(first)) if blocks else min(stamps, default=0)
 
     def __call__(self, t_ns: ArrayLike) -> Floats:
-        """Times outside the sound go on at the nominal rate; within a gap time stands still."""
+        """Times outside the sound go on at the rate of the sound; within a gap time stands still."""
         t = np.asarray(t_ns, dtype=np.int64)
-        if not len(self._t):
+        if not self._sound:
             return (t - self.zero_ns) * 1e-9
-        block = np.clip(np.searchsorted(self._t, t, side="right") - 1, 0, len(self._t) - 1)
-        ahead = (t - self._t[block]) * 1e-9
-        inside = np.minimum(ahead, self._length[block])
-        return np.asarray(
-            self._s[block] + np.where(block == len(self._t) - 1, ahead, inside), dtype=np.float64
-        )
+        return self._map.file_frame(t) / self._rate_hz
 
 
 def load_lines(folder: Path, notes: list[str]) -> list[Line]:
@@ -72,7 +71,8 @@ def _usable(line: Line) -> bool:
         value = line.get(key)
         if type(value) is not int or not -_MOST < value < _MOST:
             return False
-    return True
+    rate = line.get("rate_hz")
+    return line["type"] != "clock" or (isinstance(rate, int | float) and 1.0 <= rate < 1e9)
 
 
 def directions_of(lines: list[Line], clock: PageClock) -> DirectionTrack:

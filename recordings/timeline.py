@@ -3,6 +3,7 @@
 Lines (t_ns is CLOCK_MONOTONIC; in an imported episode it counts from the first audio frame):
   anchor  t_utc_ns                                     the pair (monotonic, wall clock)
   audio   t_observed_ns, seq, first_frame, frames, file_frame, lost, flags     one per block
+  clock   file_frame, rate_hz, drift_ppm ...           from that frame on, one per piece; made at the end
   frame   seq, index, pts_ms, t_source, dropped        one per picture in the video file, in its order
   gap     stream, cause, and lost_frames + file_frame (audio) or dropped (video)
   event   kind, data                                   anything else that happened
@@ -182,23 +183,46 @@ def _decode_at_once(data: bytes) -> list[Line] | None:
 
 
 class AudioMap:
-    """Frame of the audio files -> time in ns, through the gaps; built from a timeline's audio lines.
+    """Frame of the audio files <-> time in ns, through the gaps; built from a timeline's lines.
 
-    Between block starts the line is straight; beyond the last block the nominal rate is used.
+    The "clock" lines say it (made when an episode is finished, see recordings.clock_map). Without them, as in
+    an episode that is not finished, an import or an old one, the stamps of the blocks do: straight from one
+    to the next. Beyond the last line its rate goes on.
     """
 
     def __init__(self, lines: Iterable[Line], rate_hz: float) -> None:
-        blocks = [line for line in lines if line["type"] == "audio"]
         self.rate_hz = float(rate_hz)
-        self._frames = np.array([line["file_frame"] for line in blocks], np.int64)
-        self._times = np.array([line["t_ns"] for line in blocks], np.int64)
-        self._counts = np.array([line["frames"] for line in blocks], np.int64)
+        blocks, clocks = [], []
+        for line in lines:
+            if line["type"] == "audio":
+                blocks.append(line)
+            elif line["type"] == "clock":
+                clocks.append(line)
+        pieces = clocks or blocks
+        self._frames = np.array([line["file_frame"] for line in pieces], np.int64)
+        self._times = np.array([line["t_ns"] for line in pieces], np.int64)
+        if clocks:
+            self._rates = np.array([line["rate_hz"] for line in clocks], np.float64)
+            self._counts = np.diff(self._frames, append=1 << 62)
+        else:
+            self._rates = np.full(len(blocks), self.rate_hz)
+            self._counts = np.array([line["frames"] for line in blocks], np.int64)
 
     def time_ns(self, file_frame: NDArray[Any] | float) -> NDArray[np.int64]:
         """Times of frames, shape as given, int64 ns; without any audio line frame 0 is at 0."""
         frames = np.asarray(file_frame, np.float64)
         if not len(self._frames):
             return np.round(frames * (1e9 / self.rate_hz)).astype(np.int64)
-        block = np.clip(np.searchsorted(self._frames, frames, side="right") - 1, 0, len(self._frames) - 1)
-        offset = (frames - self._frames[block]) * (1e9 / self.rate_hz)
-        return self._times[block] + np.round(offset).astype(np.int64)
+        piece = np.clip(np.searchsorted(self._frames, frames, side="right") - 1, 0, len(self._frames) - 1)
+        offset = (frames - self._frames[piece]) * (1e9 / self._rates[piece])
+        return self._times[piece] + np.round(offset).astype(np.int64)
+
+    def file_frame(self, t_ns: NDArray[Any] | int) -> NDArray[np.float64]:
+        """The inverse: place in the sound files of times, shape as given; within a gap it stands still."""
+        t = np.asarray(t_ns, np.int64)
+        if not len(self._frames):
+            return np.asarray(t * (self.rate_hz * 1e-9), np.float64)
+        piece = np.clip(np.searchsorted(self._times, t, side="right") - 1, 0, len(self._times) - 1)
+        ahead = (t - self._times[piece]) * (self._rates[piece] * 1e-9)
+        inside = np.minimum(ahead, self._counts[piece])
+        return np.asarray(self._frames[piece] + np.where(piece == len(self._times) - 1, ahead, inside))
