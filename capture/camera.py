@@ -7,6 +7,7 @@ its own connection when it wakes, and delivers nothing.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter, deque
 from typing import Any
@@ -194,7 +195,9 @@ class LiveCamera:
             return NetworkLink(str(self.address), self.settings)
         from capture.v4l2_camera import NotOurs, V4l2Link
 
-        path = find_camera(self._path if self._path is not None else self.address)
+        # It may come back under another number: the by-id name or the name finds it then.
+        again = self._path is not None and os.path.exists(self._path)
+        path = find_camera(self._path if again and self._path is not None else self.address)
         try:
             return V4l2Link(path, self.settings)
         except NotOurs:
@@ -212,40 +215,41 @@ class LiveCamera:
                     self._error = error if told else DeviceError(f"{self.name}: {error}")  # type: ignore[assignment]
                     self._changed.notify_all()
             return
+        ended = ""
         try:
-            self._read_from(link, session)
+            ended = self._read_from(link, session)
+        except Exception as error:  # a camera that behaves as no other: lost, and said so
+            ended = f"{type(error).__name__}: {error}"
         finally:
+            with self._lock:
+                if session == self._session:
+                    self._ended = ended
+                    if self._opened is None:
+                        self._error = DeviceError(f"{self.name} opens, but {ended}")
+                    self._changed.notify_all()
             link.close()
 
-    def _read_from(self, link: CameraLink, session: int) -> None:
+    def _read_from(self, link: CameraLink, session: int) -> str:
+        """Deliver until another reader has taken over or the camera ended; returns how it ended."""
         with self._lock:
-            if session != self._session:
-                return
             self._last_ns = monotonic_ns()
         while True:
-            ended = picture = None
             try:
                 picture = link.read()
             except CameraEnded as error:
-                ended = str(error)
-            except Exception as error:
-                ended = f"{type(error).__name__}: {error}"
+                with self._lock:
+                    if session == self._session:
+                        self._flush()
+                return str(error)
             with self._lock:
                 if session != self._session:
-                    return
+                    return ""
                 if picture is not None:
                     self._arrived(picture)
                 begun = self._first_ns
                 if self._opened is None and begun is not None and monotonic_ns() - begun > _MEASURE_S * _NS:
                     self._opened = self._describe(link)
                     self._changed.notify_all()
-                if ended is not None:
-                    self._flush()
-                    self._ended = ended
-                    if self._opened is None:
-                        self._error = DeviceError(f"{self.name} opens, but {ended}")
-                    self._changed.notify_all()
-                    return
 
     def _describe(self, link: CameraLink) -> VideoInfo:
         """What came out of opening: read back and measured."""

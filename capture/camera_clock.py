@@ -30,6 +30,7 @@ _MISSING = 0.75  # ... and that, unless the next one follows closely, mean that 
 _CLOSE = 0.6  # a next picture nearer than this has waited behind the late one
 _EARLY = -0.6  # so much earlier than possible, the line or the count was wrong ...
 _EARLY_RUN = (-0.25, 4)  # ... and so is it when so many in a row are early by so much: a higher rate
+_TRUST_AGAIN = 150  # sane stamps in a row after an insane one
 _JUMP_NS = 5 * _NS  # a sender's clock that leaves the arrivals by this much has been set
 
 
@@ -64,11 +65,13 @@ class PictureClock:
         self._steps: deque[float] = deque(maxlen=31)
         self._delays: deque[int] = deque(maxlen=150)
         self._misses: deque[int] = deque(maxlen=8)
-        self._line = _Line(self._period)
+        self._line = _Line(self._period, rough=not self._known)
         self._position = 0.0  # of the last picture, in pictures or in ns of the sender's clock
         self._after_gap = True
         self._early = 0
         self._was_late = False
+        self._trusted = True  # the driver's stamps
+        self._sane_run = 0
 
     @property
     def period_ns(self) -> float:
@@ -90,6 +93,9 @@ class PictureClock:
 
     def stamp(self, picture: Picture, next_arrival_ns: int | None = None) -> Stamp:
         """The time of a picture; next_arrival_ns when `wants_next` asked for it (None: none came)."""
+        if picture.driver_ns is not None:
+            self._sane_run = self._sane_run + 1 if self._is_sane(picture) else 0
+            self._trusted = self._sane_run > 0 and (self._trusted or self._sane_run >= _TRUST_AGAIN)
         driver = self._driver_time(picture)
         if driver is not None:
             stamp = self._from_driver(picture, driver)
@@ -97,6 +103,7 @@ class PictureClock:
             stamp = self._from_arrival(picture, next_arrival_ns)
         self._last_t = stamp.t_ns
         self._last_arrival = picture.arrival_ns
+        self._last_driver = picture.driver_ns
         self._last_sequence = picture.sequence
         self._last_media = picture.media_ns
         self._after_gap = False
@@ -104,10 +111,18 @@ class PictureClock:
 
     # ------------------------------------------------------------------ the driver's stamps
 
-    def _driver_time(self, picture: Picture) -> int | None:
-        """The driver's stamp if it may be believed: within a second before arrival, and rising."""
+    def _is_sane(self, picture: Picture) -> bool:
+        """Within a second before arrival, and later than the one before."""
         t = picture.driver_ns
         if t is None or not 0 <= picture.arrival_ns - t < _NS:
+            return False
+        return self._last_driver is None or t > self._last_driver
+
+    def _driver_time(self, picture: Picture) -> int | None:
+        """The driver's stamp if it may be believed. After one that cannot be true, none is for a while: two
+        kinds of times in turn would be worse than either."""
+        t = picture.driver_ns
+        if t is None or not self._trusted or not self._is_sane(picture):
             return None
         return t if self._last_t is None or t > self._last_t else None
 
@@ -120,10 +135,12 @@ class PictureClock:
             dropped = max(0, round((t - self._last_t) / self._period) - 1)
         if self._last_driver is not None and not self._after_gap:
             self._learn_period((t - self._last_driver) / (dropped + 1 if counted is not None else 1))
-        self._last_driver = t
         delay = picture.arrival_ns - t
         self._delays.append(delay)
         late = len(self._delays) > _SETTLE and delay - min(self._delays) > _LATE * self._period
+        # Kept up, in case that the stamps stop being sane.
+        self._position += 1 + dropped
+        self._line.add(self._position, picture.arrival_ns, typical=not late)
         return Stamp(t, "driver", dropped, estimated and dropped > 0, late)
 
     def _counted(self, picture: Picture) -> int | None:

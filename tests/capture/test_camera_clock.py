@@ -123,6 +123,26 @@ def test_insane_driver_stamps_are_not_used(wrong: int) -> None:
     assert np.abs(np.array([s.t_ns for s in stamps]) - true).max() < 1000
 
 
+def test_driver_stamps_that_are_sometimes_insane_are_left_for_a_while() -> None:
+    """As of a driver that stamps the future: whether a stamp can be true hangs on our own delay."""
+    rng = np.random.default_rng(8)
+    true = START + np.arange(900) * 40_000_000
+    arrival = true + rng.exponential(2e6, len(true)).astype(np.int64)
+    driver = np.where((np.arange(900) >= 300) & (np.arange(900) < 600), true + 3_000_000, true)
+    stamps = stamp_all(
+        [
+            Picture(int(a), (1, 1), jpeg=b"", driver_ns=int(d), sequence=i)
+            for i, (a, d) in enumerate(zip(arrival, driver, strict=True))
+        ]
+    )
+    sources = [s.source for s in stamps]
+    assert set(sources[:300]) == {"driver"} and set(sources[301:600]) == {"filtered"}
+    assert set(sources[800:]) == {"driver"}, "sane for long enough"
+    times = np.array([s.t_ns for s in stamps])
+    assert np.diff(times).min() > 0 and np.abs(times - true).max() < 5e6
+    assert sum(s.dropped for s in stamps) == 0
+
+
 def test_half_the_rate_is_a_new_period_not_drops_for_ever() -> None:
     """A camera that exposes longer in the dark, and comes back."""
     steps = np.r_[np.full(600, 33.3e6), np.full(600, 66.6e6), np.full(600, 33.3e6)]
