@@ -19,6 +19,10 @@ if [ "$want" = test ]; then
     has_cmd pactl || need pulseaudio-utils
     alsa_pulse || need libasound2-plugins
     has_cmd ffmpeg || need ffmpeg
+    # The RTSP camera of the tests: GStreamer's server, about 6 MB beside FFmpeg's libraries.
+    ls /usr/lib/*/girepository-1.0/GstRtspServer-1.0.typelib >/dev/null 2>&1 || need gir1.2-gst-rtsp-server-1.0
+    /usr/bin/python3 -c 'import gi' >/dev/null 2>&1 || need python3-gi
+    ls /usr/lib/*/gstreamer-1.0/libgstrtp.so >/dev/null 2>&1 || need gstreamer1.0-plugins-good
     has_cmd node || need nodejs
     has_cmd npm || need npm
     # PyAudio has no Linux wheel: it is built, so that both sound backends are tested.
