@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
+from capture.frame_watch import FrameWatch, jpeg_size
 from capture.pacing import wait_until
 from capture.source_thread import SourceThread
 from dsp.errors import InputError
 
+# ns since the file's first picture, pixels or JPEG bytes, and the JPEG's (width, height) px
+_Found = tuple[int, NDArray[np.uint8] | None, bytes | None, tuple[int, int] | None]
+
 
 class FileCamera:
     """A video file as a camera. Picture times are the container's, counted from `start`, so a file with
-    uneven times plays with them; t_source is "container"."""
+    uneven times plays with them; t_source is "container". MJPEG comes undecoded."""
 
     def __init__(
         self, path: str | Path, *, pace: Literal["realtime", "fast"] = "realtime", source: str = "camera"
@@ -23,6 +32,8 @@ class FileCamera:
         self.start_ns: int | None = None  # set before `start` to share one start with a sound file
         self._info: VideoInfo | None = None
         self._thread = SourceThread("file camera")
+        self._watch = FrameWatch()
+        self._pictures = 0
 
     def open(self) -> VideoInfo:
         """Raises InputError when the file is absent or holds no pictures."""
@@ -67,23 +78,62 @@ class FileCamera:
         """Same as stop: nothing else is held."""
         self.stop()
 
+    def counts(self) -> dict[str, int]:
+        """Since `start`: pictures; how many of them duplicate, frozen, damaged."""
+        return {"pictures": self._pictures, **self._watch.counts}
+
     def _play(self, sink: Sink, begin: int) -> None:
+        t_ns, self._pictures, self._watch = begin, 0, FrameWatch()
+        last_ns: int | None = None
+        assert self._info is not None
+        with closing(self._jpegs() if self._info.fourcc == "MJPG" else self._decoded()) as pictures:
+            for since_ns, image, jpeg, size in pictures:
+                t_ns = begin + since_ns
+                if self._pace == "realtime" and not wait_until(t_ns, self._thread.stopping):
+                    return
+                if self._thread.stopping.is_set():
+                    return
+                period_ns = 1e9 / self._info.fps if last_ns is None else t_ns - last_ns
+                flags, change = self._watch.look(t_ns, period_ns, jpeg=jpeg, image=image)
+                if change is not None:
+                    detail = f"{self.path.name}: {change.detail}"
+                    sink(SourceEvent(t_ns, self._source, change.kind, detail, change.data))
+                sink(VideoFrame(t_ns, self._pictures, image, "container", 0, flags, jpeg=jpeg, size=size))
+                self._pictures, last_ns = self._pictures + 1, t_ns
+        if not self._thread.stopping.is_set():
+            data = {"pictures": self._pictures}
+            sink(SourceEvent(t_ns, self._source, "ended", f"{self.path.name} is over", data))
+
+    def _decoded(self) -> Generator[_Found, None, None]:
         import cv2
 
         capture = cv2.VideoCapture(str(self.path), cv2.CAP_FFMPEG)
-        seq, t_ns = 0, begin
         try:
-            while not self._thread.stopping.is_set():
+            while True:
                 ok, image = capture.read()
                 if not ok or image is None:
-                    break
-                t_ns = begin + round(float(capture.get(cv2.CAP_PROP_POS_MSEC)) * 1e6)
-                if self._pace == "realtime" and not wait_until(t_ns, self._thread.stopping):
                     return
                 image.flags.writeable = False
-                sink(VideoFrame(t_ns, seq, image, "container"))
-                seq += 1
+                yield round(float(capture.get(cv2.CAP_PROP_POS_MSEC)) * 1e6), np.asarray(image), None, None
         finally:
             capture.release()
-        if not self._thread.stopping.is_set():
-            sink(SourceEvent(t_ns, self._source, "ended", f"{self.path.name} is over", {"pictures": seq}))
+
+    def _jpegs(self) -> Generator[_Found, None, None]:
+        """The file's JPEGs as they are."""
+        import av
+
+        assert self._info is not None
+        usual = (self._info.width_px, self._info.height_px)
+        with av.open(str(self.path)) as container:
+            stream = container.streams.video[0]
+            start = stream.start_time or 0
+            packets = container.demux(stream)
+            while True:
+                try:
+                    packet = next(packets)
+                except (StopIteration, av.error.FFmpegError):  # over, or torn there
+                    return
+                if packet.size and packet.pts is not None:
+                    data = bytes(packet)
+                    since_ns = round((packet.pts - start) * packet.time_base * 1_000_000_000)
+                    yield since_ns, None, data, jpeg_size(data) or usual

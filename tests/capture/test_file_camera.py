@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import av
+import cv2
 import numpy as np
 import pytest
 
@@ -35,7 +36,7 @@ def play(source: FileCamera) -> list[Item]:
 
     def sink(item: Item) -> None:
         got.append(item)
-        if isinstance(item, SourceEvent):
+        if isinstance(item, SourceEvent) and item.kind == "ended":
             over.set()
 
     source.start(sink)
@@ -86,3 +87,31 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "x.mp4").write_text("not a video")
     with pytest.raises(InputError, match="not a readable video file"):
         FileCamera(tmp_path / "x.mp4").open()
+
+
+def test_mjpeg_comes_as_it_is_and_faults_are_flagged(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    jpegs = [bytes(cv2.imencode(".jpg", rng.integers(0, 255, (48, 64, 3), np.uint8))[1]) for _ in range(30)]
+    jpegs[12] = jpegs[12][:-200]
+    jpegs[20:28] = [jpegs[20]] * 8
+    times_ms = [40 * i if i < 20 else 40 * 20 + 250 * (i - 20) for i in range(30)]
+    with av.open(str(tmp_path / "x.mkv"), "w") as container:
+        stream = container.add_stream("mjpeg", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuvj420p"
+        for ms, data in zip(times_ms, jpegs, strict=True):
+            packet = av.Packet(data)
+            packet.stream, packet.time_base, packet.is_keyframe = stream, Fraction(1, 1000), True
+            packet.pts = packet.dts = ms
+            container.mux(packet)
+    source = FileCamera(tmp_path / "x.mkv", pace="fast")
+    assert source.open().fourcc == "MJPG"
+    source.start_ns = begin = 10**15
+    items = play(source)
+    frames = [f for f in items if isinstance(f, VideoFrame)]
+    assert [f.jpeg for f in frames] == jpegs
+    assert [round((f.t_ns - begin) / 1e6) for f in frames] == times_ms
+    assert [f.seq for f in frames if "damaged" in f.flags] == [12]
+    assert [f.seq for f in frames if "duplicate" in f.flags] == list(range(21, 28))
+    assert [e.kind for e in items if isinstance(e, SourceEvent)] == ["frozen", "thawed", "ended"]
+    assert source.counts() == {"pictures": 30, "duplicate": 7, "frozen": 2, "damaged": 1}
+    assert frames[3].image.shape == (48, 64, 3)
