@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dsp.errors import HearthError, InputError
+from dsp.errors import InputError
 
 
 def register(app: typer.Typer) -> None:
@@ -99,24 +99,22 @@ def record(
 
 def doctor(
     rig: Path | None = typer.Option(None, help="rig.yaml; without it ./rig.yaml, else the virtual room."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    seconds: float = typer.Option(4.0, min=0.5, max=600, help="How long the rig's devices are tried."),
+    no_test: bool = typer.Option(False, "--no-test", help="Open the rig's devices, but record nothing."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout, for a bug report."),
 ) -> None:
-    """Look at devices, disk, processor and encoders, and say what would go wrong."""
-    from capture.doctor import examine
-    from capture.rig import load_rig
+    """Look at devices, clocks, disk, processor and encoders, try the rig, and say what to do first."""
+    from capture.doctor import examine_file
+    from capture.doctor_display import DoctorDisplay, print_report
+    from recordings.terminal import emit
 
-    problem = None
-    try:
-        loaded = load_rig(rig)
-    except HearthError as error:
-        loaded, problem = None, str(error)
-    report = examine(loaded, rig_problem=problem)
+    with DoctorDisplay() as display:
+        report = examine_file(rig, seconds=0.0 if no_test else seconds, progress=display)
     if as_json:
-        print(json.dumps(report.to_dict()))
+        emit(report.to_dict(), as_json=True)
     else:
-        for line in report.lines():
-            print(line)
-    if report.faults:
+        print_report(report)
+    if not report.ok:
         raise typer.Exit(1)
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capture.camera import camera_devices
-from capture.portaudio_devices import H3VR_MENU, InputDevice
+from capture.camera_devices import camera_devices
+from capture.portaudio_devices import H3VR_MENU, InputDevice, list_inputs_fresh
 from capture.rig import DEFAULT_RIG, parse_rig
+from capture.v4l2_modes import CameraMode, camera_offer
 from dsp.errors import HearthError, InputError
 
 # Names that ALSA and sound servers give to themselves rather than to a microphone.
@@ -63,16 +64,37 @@ def write_first_rig(path: Path, *, force: bool = False) -> FirstRig:
     return first
 
 
-def _find() -> tuple[list[InputDevice], list[tuple[int, str]], str]:
-    from capture.microphone import input_devices
+@dataclass(frozen=True, slots=True)
+class FoundCamera:
+    """A V4L2 device that gives pictures. modes: what it offers; empty when it could not be asked."""
 
+    number: int
+    name: str
+    modes: tuple[CameraMode, ...] = ()
+
+
+def find_cameras() -> list[FoundCamera]:
+    """The V4L2 devices that give pictures; a node for metadata only is left out."""
+    found = []
+    for number, name in camera_devices():
+        try:
+            offer = camera_offer(f"/dev/video{number}")
+        except OSError:  # no permission, or busy: `hearth doctor` tells why
+            found.append(FoundCamera(number, name))
+            continue
+        if offer.gives_pictures:
+            found.append(FoundCamera(number, name, offer.modes))
+    return found
+
+
+def _find() -> tuple[list[InputDevice], list[FoundCamera], str]:
     try:
-        return input_devices(), camera_devices(), ""
+        return list_inputs_fresh(), find_cameras(), ""
     except HearthError as error:
-        return [], camera_devices(), str(error)
+        return [], find_cameras(), str(error)
 
 
-def first_rig(microphones: list[InputDevice], cameras: list[tuple[int, str]], problem: str = "") -> FirstRig:
+def first_rig(microphones: list[InputDevice], cameras: list[FoundCamera], problem: str = "") -> FirstRig:
     """The rig for what was found. Without a four-channel microphone it is the virtual room; notes say so."""
     notes: list[str] = [problem] if problem else []
     real = [d for d in microphones if _stem(d.name) not in _NOT_A_MICROPHONE]
@@ -95,9 +117,11 @@ def first_rig(microphones: list[InputDevice], cameras: list[tuple[int, str]], pr
         notes.append(f"microphone: {device.describe()}")
         if "h3-vr" not in device.name.lower():
             notes.append("is it an ambisonic microphone in AmbiX order? If not, change microphone.format.")
-        notes.append(f"camera: /dev/video{cameras[0][0]} ({cameras[0][1]})" if cameras else "no camera found")
-        text = _HEAD + _microphone(name) + _camera(cameras) + _ROOM
-        summary = {"microphone": name, "camera": f"v4l2 {cameras[0][0]}" if cameras else "none"}
+        notes += [f"camera: /dev/video{camera.number} ({camera.name})" for camera in cameras]
+        if not cameras:
+            notes.append("no camera found")
+        text = _HEAD + _microphone(name) + _cameras(cameras) + _ROOM
+        summary = {"microphone": name, "camera": f"v4l2 {cameras[0].number}" if cameras else "none"}
     parse_rig(text, "the first rig.yaml")  # what we write must be what we read
     return FirstRig(text, tuple(notes), summary)
 
@@ -107,11 +131,15 @@ def _stem(name: str) -> str:
     return name.split(":")[0].split("(")[0].strip()
 
 
+def _quoted(text: str) -> str:
+    """As YAML in double quotes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _microphone(name: str) -> str:
-    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     return f"""microphone:
   source: sounddevice  # virtual | sounddevice | pyaudio | file
-  device: "{quoted}"  # a part of its name
+  device: {_quoted(name)}  # a part of its name
   rate_hz: 48000
   channels: 4
   format: ambix  # what the recorder's Ambisonic Mode says: ambix | fuma | n3d | a | a2
@@ -121,18 +149,47 @@ def _microphone(name: str) -> str:
 """
 
 
-def _camera(cameras: list[tuple[int, str]]) -> str:
+def _cameras(cameras: list[FoundCamera]) -> str:
     if not cameras:
         return "camera:\n  source: none  # v4l2 (with device: 0) | url (with url: rtsp://...) | file | none\n"
-    return f"""camera:
+    names = [camera.name for camera in cameras]
+    text = f"""camera:
   source: v4l2  # virtual | v4l2 | url | file | none
-  device: {cameras[0][0]}  # /dev/video{cameras[0][0]}: {cameras[0][1]}
-  width_px: 1280
-  height_px: 720
-  fps: 30
-  fourcc: MJPG  # uncompressed formats are slower over USB
-  hfov_deg: 90  # horizontal angle of view; a calibration replaces it
+{_picture(cameras[0], names)}  hfov_deg: 90  # horizontal angle of view; a calibration replaces it
   position_m: [0.0, 0.0, 0.08]  # of the camera, from the microphone: x forward, y left, z up
   yaw_deg: 0
   pitch_deg: 0
+  store: auto  # copy: the camera's JPEGs as they are | encode: smaller, costs a core | auto
 """
+    if len(cameras) > 1:
+        text += "more_cameras:  # each becomes a video of its own beside the first\n"
+    for number, camera in enumerate(cameras[1:], 2):
+        body = _picture(camera, names).replace("\n  ", "\n    ")
+        text += f"  - name: camera_{number}\n    source: v4l2\n  {body}"
+    return text
+
+
+def _picture(camera: FoundCamera, names: list[str]) -> str:
+    """What to ask of a camera: 1280x720 at 30 fps as JPEG, or what it has instead. A name is better than a
+    number, which changes with the order of plugging; but it must mean one camera."""
+    unique = sum(camera.name in name for name in names) == 1 and camera.name != "unknown"
+    device = _quoted(camera.name) if unique else str(camera.number)
+    fourcc, width, height, fps = _best_mode(camera.modes)
+    return f"""  device: {device}  # a part of its name, or the number N of /dev/videoN (now {camera.number})
+  width_px: {width}
+  height_px: {height}
+  fps: {fps:g}
+  fourcc: {fourcc}  # uncompressed formats are slower over USB
+"""
+
+
+def _best_mode(modes: tuple[CameraMode, ...]) -> tuple[str, int, int, float]:
+    fourccs = [mode.fourcc for mode in modes if mode.fourcc.isalnum() and len(mode.fourcc) == 4]
+    if not fourccs:
+        return "MJPG", 1280, 720, 30.0
+    fourcc = "MJPG" if "MJPG" in fourccs else fourccs[0]
+    sizes = [mode for mode in modes if mode.fourcc == fourcc and mode.width_px and not mode.ranged]
+    if not sizes:
+        return fourcc, 1280, 720, 30.0
+    best = min(sizes, key=lambda m: (abs(m.width_px * m.height_px - 1280 * 720), -max(m.fps, default=0.0)))
+    return fourcc, best.width_px, best.height_px, min(30.0, max(best.fps, default=30.0))

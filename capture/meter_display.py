@@ -6,8 +6,10 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -101,7 +103,20 @@ def channel_names(audio: AudioInfo) -> list[str]:
     return list(names) if len(names) == count else [str(i + 1) for i in range(count)]
 
 
-def level_rows(names: list[str], meter: Meter) -> list[Text]:
+class Levels(Protocol):
+    """What the bars show: (channels,) dBFS, and numbers of channels."""
+
+    @property
+    def rms_dbfs(self) -> NDArray[np.float64]: ...
+    @property
+    def peak_dbfs(self) -> NDArray[np.float64]: ...
+    @property
+    def dead(self) -> tuple[int, ...]: ...
+    @property
+    def clipped(self) -> tuple[int, ...]: ...
+
+
+def level_rows(names: list[str], meter: Levels) -> list[Text]:
     """A bar per channel with its level, and what is wrong with it."""
     rows: list[Text] = []
     for i, name in enumerate(names):

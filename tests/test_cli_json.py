@@ -309,7 +309,7 @@ def test_doa(folder: Path, tmp_path: Path):
 
 
 def test_doctor_and_init(folder: Path, tmp_path: Path):
-    run = hearth(folder, "doctor", "--rig", "realtime.yaml", "--json")
+    run = hearth(folder, "doctor", "--rig", "realtime.yaml", "--seconds", 0.5, "--json")
     assert run.code == (0 if run.json["ok"] else 1)
     assert_documented("doctor", run.json)
     run = hearth(folder, "doctor", "--rig", "misspelt.yaml", "--json")

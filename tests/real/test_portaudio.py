@@ -224,21 +224,6 @@ def test_wrong_name_lists_the_devices(microphone: PulseMicrophone) -> None:
     assert f"'{DEVICE}'" in done.stdout and "no such thing" in done.stdout
 
 
-def test_doctor_lists_the_device(microphone: PulseMicrophone, tmp_path: Path) -> None:
-    (tmp_path / "rig.yaml").write_text(
-        f"hearth_rig: 1\nmicrophone: {{source: sounddevice, device: {DEVICE}}}\ncamera: {{source: none}}\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "hearth.py", "doctor", "--json", "--rig", str(tmp_path / "rig.yaml")],
-        cwd=ROOT, env=microphone.environment, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    report = json.loads(done.stdout)
-    assert done.returncode == 0 and report["ok"]
-    microphones = [f for f in report["findings"] if f["topic"] == "microphone"]
-    assert DEVICE in microphones[0]["text"]
-    assert microphones[0]["severity"] == "warning", "a sound server's device is not the hw: device"
-
-
 def test_missing_portaudio_is_named(microphone: PulseMicrophone) -> None:
     """Without the shared library the message names its package: a fresh process in which it is not found."""
     code = (
