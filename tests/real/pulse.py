@@ -45,11 +45,17 @@ class PulseMicrophone:
     """A context manager: a running daemon with the sink; `environment` is for processes that record."""
 
     def __init__(
-        self, folder: Path, *, channels: int = 4, channel_map: str = RIGHT_MAP, rate: int = 48000
+        self,
+        folder: Path,
+        *,
+        channels: int = 4,
+        channel_map: str = RIGHT_MAP,
+        rate: int = 48000,
+        more: dict[str, str] | None = None,
     ) -> None:
+        """more: further devices, by name: PulseAudio's source of each."""
         self.folder, self.channels, self.channel_map, self.rate = folder, channels, channel_map, rate
         self._daemon: subprocess.Popen[bytes] | None = None
-        self.device = DEVICE
         run, home = folder / "run", folder / "home"
         for path in (run, home):
             path.mkdir(parents=True, exist_ok=True)
@@ -57,9 +63,12 @@ class PulseMicrophone:
         self.log = folder / "pulseaudio.log"
         asoundrc = folder / "asound.conf"
         asoundrc.write_text(
-            f"pcm.{DEVICE} {{\n  type pulse\n  device {SINK}.monitor\n"
-            f'  hint {{ show on description "Hearth test microphone" }}\n}}\n'
-            f"ctl.{DEVICE} {{ type pulse }}\n"
+            "".join(
+                f"pcm.{name} {{\n  type pulse\n  device {source}\n"
+                f'  hint {{ show on description "Hearth test microphone" }}\n}}\n'
+                f"ctl.{name} {{ type pulse }}\n"
+                for name, source in {DEVICE: f"{SINK}.monitor", **(more or {})}.items()
+            )
         )
         self.environment = {
             **os.environ,
