@@ -165,23 +165,20 @@ class PatternCamera(PatternMicrophone):
             seq += 1
 
 
-def prepare(material: Path, pictures: int = 300) -> None:
+def prepare(material: Path, pictures: int = 300, quality: int = 80) -> None:
     """Backgrounds and numbered JPEGs, made once: making them must not compete with the recording."""
     import cv2
 
     scene = backgrounds()
     np.save(material / "backgrounds.npy", scene)
-    ends, data = [], b""
-    parts = []
-    total = 0
+    ends, parts, total = [], [], 0
     for number in range(pictures):
         image = scene[number % _BACKGROUNDS].copy()
         draw_number(image, number)
-        parts.append(cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 80])[1].tobytes())
+        parts.append(cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes())
         total += len(parts[-1])
         ends.append(total)
-    data = b"".join(parts)
-    (material / "jpegs.bin").write_bytes(data)
+    (material / "jpegs.bin").write_bytes(b"".join(parts))
     (material / "ends.json").write_text(json.dumps(ends))
     note(f"pictures: {total / pictures / 1e3:.0f} kB each as JPEG")
 
