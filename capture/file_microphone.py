@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +14,12 @@ from numpy.typing import NDArray
 from capture.blocks import AudioBlock, AudioInfo, Sink, SourceEvent, monotonic_ns
 from capture.pacing import wait_until
 from capture.source_thread import SourceThread
-from dsp.errors import InputError, MissingDependency
+from dsp.errors import HearthError, InputError, MissingDependency
 
+if TYPE_CHECKING:
+    from recordings.wav_read import WavFile
+
+_INTEGERS = ("PCM_U8", "PCM_S8", "PCM_16", "PCM_24", "PCM_32")
 _BITS = {"PCM_U8": 8, "PCM_S8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32, "FLOAT": 24, "DOUBLE": 24}
 
 
@@ -21,7 +28,8 @@ class FileMicrophone:
 
     Integer samples come left-justified in int32 and exact; float files are scaled by 2**31 and clipped, Ogg
     is decoded to that. What is no number in a float file becomes 0, and SourceEvents of kind "error" say how
-    many and where. Block times are t_start + frame / rate, without jitter.
+    many and where. Of a cut or damaged file everything readable is played, and events of kind "warning" or
+    "error" say what is missing. Block times are t_start + frame / rate, without jitter.
     """
 
     def __init__(
@@ -35,30 +43,25 @@ class FileMicrophone:
         pace: Literal["realtime", "fast"] = "realtime",
     ) -> None:
         """rate_hz, channels: what the rig says; a file that differs is refused. None takes the file's."""
+        if not 0.1 <= block_ms <= 10_000:
+            raise InputError(f"`microphone.block_ms`: {block_ms} cannot be asked for; give 1 to 200, e.g. 10")
         self.path = Path(path)
         self.start_ns: int | None = None  # set before `start` to share one start with a camera file
         self._rate_hz, self._channels = rate_hz, channels
         self._format, self._block_ms, self._pace = format, block_ms, pace
         self._info: AudioInfo | None = None
+        self._opened: _SoundFile | None = None
         self._thread = SourceThread("file microphone")
 
     def open(self) -> AudioInfo:
         """Check the file against the rig. Raises InputError; MissingDependency without libsndfile."""
         if self._info is not None:
             return self._info
-        soundfile = _soundfile()
-        if not self.path.is_file():
-            raise InputError(f"{self.path}: no such sound file (`microphone.file`)")
-        try:
-            with soundfile.SoundFile(self.path) as file:
-                rate, channels, subtype, frames = file.samplerate, file.channels, file.subtype, file.frames
-        except (soundfile.LibsndfileError, RuntimeError) as error:
-            raise InputError(f"{self.path}: not a readable WAV, FLAC or Ogg file: {error}") from None
-        if frames <= 0:
-            raise InputError(
-                f"{self.path}: the file says that it holds no sound. If it was cut off while recording,"
-                " `hearth import` can still read it."
-            )
+        self._check_there()
+        self._opened = file = _open(self.path)
+        rate, channels = file.rate_hz, file.channels
+        if file.frames <= 0:
+            raise InputError(f"{self.path}: the file holds no sound (`microphone.file`)")
         if self._rate_hz is not None and rate != self._rate_hz:
             raise InputError(f"{self.path}: {rate} Hz, but `microphone.rate_hz` says {self._rate_hz}")
         if self._channels is not None and channels != self._channels:
@@ -73,11 +76,29 @@ class FileMicrophone:
             rate_hz=rate,
             channels=channels,
             format=self._format,
-            bits=_BITS.get(subtype, 24),
+            bits=file.bits,
             block_frames=block,
-            detail={"path": str(self.path), "subtype": subtype, "frames": frames, "pace": self._pace},
+            detail={
+                "path": str(self.path),
+                "subtype": file.subtype,
+                "frames": file.frames,
+                "pace": self._pace,
+                "warnings": file.problems,
+            },
         )
         return self._info
+
+    def _check_there(self) -> None:
+        where = f"{self.path}: no such sound file (`microphone.file`)"
+        if not self.path.is_file():
+            raise InputError(f"{where}; it is a folder" if self.path.is_dir() else where)
+        try:
+            if self.path.stat().st_size == 0:
+                raise InputError(f"{self.path}: the file is empty (0 bytes): copy it again, or take another")
+            with open(self.path, "rb"):
+                pass
+        except OSError as error:
+            raise InputError(f"{self.path}: the file cannot be read: {error.strerror}") from None
 
     def _check_tags(self, channels: int) -> None:
         """A file that says what it is may not be played as something else; one that does not is what the rig
@@ -109,12 +130,14 @@ class FileMicrophone:
 
     def _play(self, sink: Sink, info: AudioInfo, begin: int) -> None:
         rate, first, seq = info.rate_hz, 0, 0
-        soundfile = _soundfile()
+        assert self._opened is not None
+        for problem in self._opened.problems:
+            sink(SourceEvent(begin, "microphone", "warning", f"{self.path.name}: {problem}"))
         bad = _NotNumbers(self.path.name, rate, begin)
         try:
-            with soundfile.SoundFile(self.path) as file:
+            with self._opened.reader() as read:
                 while not self._thread.stopping.is_set():
-                    samples, no_number = _read_int32(file, info.block_frames)
+                    samples, no_number = read(info.block_frames)
                     if not len(samples):
                         break
                     t_ns = begin + first * 1_000_000_000 // rate
@@ -126,8 +149,15 @@ class FileMicrophone:
                     sink(AudioBlock(t_ns, seq, first, rate, samples, t_observed_ns=t_ns))
                     first += len(samples)
                     seq += 1
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, HearthError) as error:
             sink(SourceEvent(monotonic_ns(), "microphone", "error", f"{self.path}: {error}"))
+        missing = info.detail["frames"] - first
+        if missing > 0 and not self._thread.stopping.is_set():
+            detail = (
+                f"{self.path.name}: the sound ends {missing / rate:.3f} s before the end that the file names:"
+                " it is damaged or was cut off"
+            )
+            sink(SourceEvent(monotonic_ns(), "microphone", "error", detail, {"missing_frames": missing}))
         if (event := bad.take()) is not None:
             sink(event)
         if not self._thread.stopping.is_set():
@@ -168,22 +198,95 @@ class _NotNumbers:
         return SourceEvent(t_ns, "microphone", "error", detail, data)
 
 
-def _read_int32(file: object, frames: int) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
-    """(n, channels) int32, left-justified, read-only; n < frames at the end of the file. And which samples
-    were no numbers; None when all are."""
+Read = Callable[[int], tuple[NDArray[np.int32], NDArray[np.bool_] | None]]
+"""(n, channels) int32, left-justified, read-only; n < frames at the end of the file. And which samples were
+no numbers; None when all are.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _SoundFile:
+    """What a file holds, and how it is read. problems: what is wrong with it although it can be read."""
+
+    rate_hz: int
+    channels: int
+    frames: int
+    subtype: str
+    bits: int
+    problems: list[str]
+    reader: Callable[[], AbstractContextManager[Read]]
+
+
+def _open(path: Path) -> _SoundFile:
+    """WAV by our own reader, which reads what a recorder that was killed left; the rest by libsndfile."""
+    from recordings.audio_file import WAV_SUFFIXES
+    from recordings.wav_read import read_wav
+
+    why = ""
+    if path.suffix.lower() in WAV_SUFFIXES:
+        try:
+            wav = read_wav(path, recover=True)
+        except InputError as error:  # perhaps an encoding that libsndfile knows
+            why = str(error).removeprefix(f"{path}: ")
+        else:
+            if not wav.is_float or wav.problems:
+                subtype = "FLOAT" if wav.is_float else f"PCM_{wav.bits}"
+                return _SoundFile(
+                    wav.rate, wav.channels, wav.frames, subtype, 24 if wav.is_float else wav.bits,
+                    list(wav.problems), lambda: _reading_wav(wav),
+                )  # fmt: skip
+    soundfile = _soundfile()
+    try:
+        with soundfile.SoundFile(path) as file:
+            subtype = file.subtype
+            return _SoundFile(
+                file.samplerate, file.channels, file.frames, subtype, _BITS.get(subtype, 24), [],
+                lambda: _reading_other(path),
+            )  # fmt: skip
+    except (soundfile.LibsndfileError, RuntimeError) as error:
+        why = why or str(error).split(": ", 1)[-1]
+        raise InputError(f"{path}: not a readable WAV, FLAC or Ogg file: {why}") from None
+
+
+@contextmanager
+def _reading_wav(wav: WavFile) -> Iterator[Read]:
+    place = 0
+
+    def read(frames: int) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
+        nonlocal place
+        samples = wav.read(place, frames)
+        place += len(samples)
+        return _to_int32(samples)
+
+    yield read
+
+
+@contextmanager
+def _reading_other(path: Path) -> Iterator[Read]:
+    soundfile = _soundfile()
+    with soundfile.SoundFile(path) as file:
+        # libsndfile does not scale float to integer
+        dtype = "int32" if file.subtype in _INTEGERS else "float64"
+
+        def read(frames: int) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
+            return _to_int32(file.read(frames, dtype=dtype, always_2d=True))
+
+        yield read
+
+
+def _to_int32(x: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
+    """Floats with full scale 1.0 become int32; what is no number becomes 0."""
     no_number = None
-    subtype = file.subtype  # type: ignore[attr-defined]
-    if subtype in ("PCM_U8", "PCM_S8", "PCM_16", "PCM_24", "PCM_32"):
-        samples = file.read(frames, dtype="int32", always_2d=True)  # type: ignore[attr-defined]
-    else:  # libsndfile does not scale float to integer; do it with full scale 1.0
-        floats = file.read(frames, dtype="float64", always_2d=True)  # type: ignore[attr-defined]
-        finite = np.isfinite(floats)
+    if x.dtype.kind == "f":
+        x = x.astype(np.float64)
+        finite = np.isfinite(x)
         if not finite.all():
             no_number = ~finite
-            floats[no_number] = 0.0
-        samples = np.clip(np.rint(floats * 2.0**31), -(2.0**31), 2.0**31 - 1).astype(np.int32)
+            x[no_number] = 0.0
+        x = np.clip(np.rint(x * 2.0**31), -(2.0**31), 2.0**31 - 1)
+    samples = np.asarray(x.astype(np.int32, copy=False))
     samples.flags.writeable = False
-    return np.asarray(samples), no_number
+    return samples, no_number
 
 
 def _soundfile():  # type: ignore[no-untyped-def]

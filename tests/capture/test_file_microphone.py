@@ -22,7 +22,7 @@ def play(source: FileMicrophone) -> list[Item]:
 
     def sink(item: Item) -> None:
         got.append(item)
-        if isinstance(item, SourceEvent):
+        if isinstance(item, SourceEvent) and item.kind == "ended":
             over.set()
 
     source.open()
@@ -113,6 +113,71 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "text.wav").write_text("not sound")
     with pytest.raises(InputError, match="not a readable WAV"):
         FileMicrophone(tmp_path / "text.wav").open()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.wav", b"", "empty \\(0 bytes\\)"),
+        ("x.flac", b"", "empty \\(0 bytes\\)"),
+        ("x.ogg", b"hello world" * 99, "not a readable WAV, FLAC or Ogg file"),
+        (
+            "x.wav",
+            b"RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00",
+            "not a readable WAV.* 'fmt ' chunk.* truncated",
+        ),
+    ],
+)
+def test_empty_and_wrong_files_are_named(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        FileMicrophone(tmp_path / name).open()
+    with pytest.raises(InputError, match="it is a folder"):
+        FileMicrophone(tmp_path).open()
+    with pytest.raises(InputError, match="`microphone.block_ms`: nan"):
+        FileMicrophone(tmp_path / name, block_ms=float("nan"))
+
+
+def test_a_cut_wav_is_played_to_its_last_whole_frame_and_is_told(tmp_path: Path) -> None:
+    samples = np.random.default_rng(1).integers(-(2**23), 2**23, (FS, 4)).astype(np.int32) << 8
+    path = tmp_path / "x.wav"
+    soundfile.write(path, samples, FS, subtype="PCM_24")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2 + 5])
+    readable = (len(whole) // 2 + 5 - whole.index(b"data") - 8) // 12
+    items = play(FileMicrophone(path, pace="fast"))
+    np.testing.assert_array_equal(joined(items), samples[:readable])
+    events = [i for i in items if isinstance(i, SourceEvent)]
+    assert [e.kind for e in events] == ["warning", "warning", "ended"]
+    assert f"48000 frames declared, {readable} can be read" in events[0].detail
+    assert FileMicrophone(path).open().detail["frames"] == readable
+
+
+def test_a_wav_whose_recorder_was_killed_is_played(tmp_path: Path) -> None:
+    """Its data size is still 0."""
+    samples = np.random.default_rng(2).integers(-(2**23), 2**23, (4800, 4)).astype(np.int32) << 8
+    path = tmp_path / "x.wav"
+    soundfile.write(path, samples, FS, subtype="PCM_24")
+    content = bytearray(path.read_bytes())
+    size = content.index(b"data") + 4
+    content[size : size + 4] = bytes(4)
+    path.write_bytes(bytes(content))
+    items = play(FileMicrophone(path, pace="fast"))
+    np.testing.assert_array_equal(joined(items), samples)
+    assert any(isinstance(i, SourceEvent) and "data size is 0" in i.detail for i in items)
+
+
+def test_a_cut_flac_is_played_as_far_as_it_goes_and_what_is_missing_is_told(tmp_path: Path) -> None:
+    samples = np.random.default_rng(3).integers(-(2**23), 2**23, (FS, 4)).astype(np.int32) << 8
+    path = tmp_path / "x.flac"
+    soundfile.write(path, samples, FS, subtype="PCM_24")
+    path.write_bytes(path.read_bytes()[:-200_000])
+    items = play(FileMicrophone(path, pace="fast"))
+    got = joined(items)
+    assert 0 < len(got) < FS
+    np.testing.assert_array_equal(got, samples[: len(got)])
+    missing = [i for i in items if isinstance(i, SourceEvent) and "missing_frames" in i.data]
+    assert [e.data["missing_frames"] for e in missing] == [FS - len(got)]
 
 
 @pytest.mark.parametrize(("tagged", "says"), [("fuma", "ambix"), ("ambix", "fuma"), ("a", "ambix")])
