@@ -13,11 +13,12 @@ from collections import Counter, deque
 from typing import Any
 
 from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
+from capture.camera_address import is_network_address, without_password
 from capture.camera_clock import PictureClock, Stamp
 from capture.camera_devices import camera_devices, find_camera, list_cameras, stable_name
 from capture.camera_link import CameraEnded, CameraLink, CameraSettings, Picture
 from capture.frame_watch import FrameWatch
-from capture.network_camera import NetworkLink, is_network_address, without_password
+from capture.network_camera import NetworkLink
 from dsp.errors import DeviceError
 
 __all__ = ["LiveCamera", "camera_devices", "list_cameras"]

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from capture.blocks import monotonic_ns
+from capture.camera_address import without_password
 from capture.camera_link import CameraEnded, CameraSettings, Picture
 from capture.frame_watch import jpeg_size
 from dsp.errors import DeviceError
 
 _NS = 1_000_000_000
-
-
-def is_network_address(address: int | str) -> bool:
-    """Whether it has a scheme, like rtsp:// or http://."""
-    return isinstance(address, str) and re.match(r"^[A-Za-z][A-Za-z0-9+.-]*://", address) is not None
-
-
-def without_password(address: str) -> str:
-    """The address as it may be shown and stored."""
-    return re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@", r"\1***@", address)
 
 
 class NetworkLink:

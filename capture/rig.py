@@ -16,6 +16,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from capture.camera_address import without_password
 from dsp.errors import InputError
 
 Coordinate = Annotated[float, Meta(ge=-100, le=100)]
@@ -220,8 +221,12 @@ def _refuse_not_finite(data: Any, where: str, place: str = "") -> None:
 
 
 def rig_to_dict(rig: Rig) -> dict[str, Any]:
-    """The rig as plain dicts and lists, for a snapshot in an episode."""
-    return dict(msgspec.to_builtins(rig))
+    """The rig as plain dicts and lists, for a snapshot in an episode: without passwords of cameras."""
+    plain = dict(msgspec.to_builtins(rig))
+    for camera in (plain["camera"], *plain["more_cameras"]):
+        if camera["url"]:
+            camera["url"] = without_password(camera["url"])
+    return plain
 
 
 def _explain(message: str, data: Any) -> str:

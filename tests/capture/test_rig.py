@@ -86,3 +86,11 @@ def test_a_rig_in_the_current_folder_is_found(tmp_path, monkeypatch) -> None:
     (tmp_path / "rig.yaml").write_text("hearth_rig: 1\nname: mine\n")
     monkeypatch.chdir(tmp_path)
     assert load_rig().name == "mine"
+
+
+def test_a_cameras_password_does_not_get_into_the_snapshot() -> None:
+    text = "hearth_rig: 1\ncamera: {source: url, url: 'rtsp://me:a@b:c@10.0.0.7/1'}\n"
+    text += "more_cameras: [{name: door, source: url, url: 'http://me:secret@10.0.0.8/v'}]\n"
+    snapshot = rig_to_dict(parse_rig(text))
+    assert snapshot["camera"]["url"] == "rtsp://***@10.0.0.7/1"
+    assert "secret" not in str(snapshot) and "a@b" not in str(snapshot)
