@@ -169,7 +169,8 @@ class _Examination:
             return
         self._progress.step(f"testing for {self._seconds:g} s: speak, clap, move before the camera")
         self._progress.audio(devices.audio_info)
-        test = run_test(rig, devices, self._seconds, self._limit, self._progress.show)
+        finishing = lambda: self._progress.step("finishing and verifying the test recording")  # noqa: E731
+        test = run_test(rig, devices, self._seconds, self._limit, self._progress.show, finishing)
         self._progress.end()
         found, self._details["test"] = about_test(rig, devices, test, disk_bad)
         if test.need is not None:

@@ -14,6 +14,7 @@ from capture.doctor_findings import Finding, Severity
 from capture.file_system import FileSystem, file_system_of
 from capture.rig import Camera, Rig
 from dsp.errors import HearthError
+from recordings.terminal import counted
 
 _SYNCS = 5  # seconds of recording that are written and synced; the worst one counts
 _SLOW_SYNC_S = 0.5  # no more sound than this may be lost when the power goes
@@ -209,5 +210,5 @@ def look_at_speed(speed: DiskSpeed, need: Need) -> tuple[list[Finding], dict[str
 
 def _duration(minutes: float) -> str:
     if minutes < 120:
-        return f"{minutes:.0f} minutes"
+        return counted(round(minutes), "minute")
     return f"{minutes / 60:.0f} hours" if minutes < 72 * 60 else f"{minutes / 1440:.0f} days"

@@ -119,10 +119,16 @@ class TestTake:
 
 
 def run_test(
-    rig: Rig, devices: Devices, seconds: float, limit: Deadline, show: Callable[[Look], None]
+    rig: Rig,
+    devices: Devices,
+    seconds: float,
+    limit: Deadline,
+    show: Callable[[Look], None],
+    finishing: Callable[[], None] = lambda: None,
 ) -> TestTake:
     """Let the devices run for `seconds` and record them into a folder of its own on the rig's disk, which is
-    removed afterwards. show: called about five times a second. Ctrl-C ends it early."""
+    removed afterwards. show: called about five times a second; finishing: when they have stopped. Ctrl-C ends
+    it early."""
     remove_left_behind(Path(rig.storage.folder))
     test = _Test(rig, devices, seconds, limit)
     try:
@@ -131,7 +137,7 @@ def run_test(
     except KeyboardInterrupt:
         test.result.interrupted = True
     finally:
-        test.end()
+        test.end(finishing)
     return test.result
 
 
@@ -236,7 +242,7 @@ class _Test:
 
     # ------------------------------------------------------------------ end
 
-    def end(self) -> None:
+    def end(self, finishing: Callable[[], None]) -> None:
         result = self.result
         result.seconds = time.monotonic() - self._begin
         if self._cpu is not None:
@@ -254,6 +260,7 @@ class _Test:
             for watch in self._watches():
                 watch.close()
             if self._recorder is not None:
+                finishing()
                 self._finish(self._recorder)
         finally:
             if self._folder is not None:

@@ -186,6 +186,7 @@ def _levels_text(details: dict[str, Any]) -> str:
 
 # What no few seconds can show by chance. That a capsule is dead or the format is another one can: somebody
 # sits so that an axis hears little.
+_CHANNELS: dict[str, Severity] = {"fault": "fault", "warning": "warning", "note": "ok"}
 _SURE = ("dead", "duplicated", "remixed", "nonfinite", "time_shifted")
 _LONGER = "speak from all sides in a longer test (`--seconds 30`); if it stays, it is true"
 _REMEDIES = {
@@ -208,9 +209,15 @@ def _about_channels(watch: SoundWatch, x: Any) -> tuple[list[Finding], list[dict
         report = dsp.check(x, watch.info.rate_hz, watch.info.format)
     except InputError as error:
         return [Finding("microphone", "warning", f"its channels could not be checked: {error}")], []
+    found = [
+        _about_channel_event(event, watch.present_faults)
+        for event in watch.events
+        if event.kind == "channels" and event.data["state"] == "began"
+    ]
     bad = [f for f in report.findings if f.severity in ("fault", "warning")]
+    if any(finding.severity == "fault" for finding in found):  # it says the same, and which route is better
+        bad = [f for f in bad if f.code not in _SURE and f.code != "clipped"]
     codes = [f.code for f in bad]
-    found = []
     if codes.count("dead") == x.shape[1]:
         found.append(Finding("microphone", "fault", "no channel carries a signal", _REMEDIES["silent"]))
         bad = [f for f in bad if f.code != "dead"]
@@ -220,6 +227,16 @@ def _about_channels(watch: SoundWatch, x: Any) -> tuple[list[Finding], list[dict
         severity: Severity = "fault" if finding.code in _SURE and finding.severity == "fault" else "warning"
         found.append(Finding("microphone", severity, finding.message, _REMEDIES.get(finding.code, _LONGER)))
     return found, [f.to_dict() for f in report.findings]
+
+
+def _about_channel_event(event: SourceEvent, present: list[dict[str, Any]]) -> Finding:
+    """A fault that was over before the end is something to look at."""
+    channels = set(event.data["channels"])
+    stays = any(p["fault"] == event.data["fault"] and set(p["channels"]) <= channels for p in present)
+    if stays:
+        return Finding("microphone", _CHANNELS[event.data["severity"]], event.detail)
+    severity: Severity = "ok" if event.data["severity"] == "note" else "warning"
+    return Finding("microphone", severity, f"for a while: {event.detail}")
 
 
 def _about_clock(rig: Rig, watch: SoundWatch, details: dict[str, Any]) -> list[Finding]:
@@ -325,7 +342,7 @@ def _about_events(topic: str, events: list[SourceEvent]) -> list[Finding]:
         if event.kind in ("lost", "error"):
             do = "look at cable, plug, power and network"
             found.append(Finding(topic, "fault", f"in the test: {text}", do))
-        elif event.kind in ("stalled", "channels"):
+        elif event.kind == "stalled":
             found.append(Finding(topic, "warning", f"in the test: {text}"))
     return found
 

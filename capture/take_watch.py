@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import dsp
 from capture.blocks import AudioBlock, AudioInfo, Item, SourceEvent, VideoFrame
+from capture.channel_watch import ChannelWatch
 from capture.fanout import Fanout, Subscription
 from dsp.errors import HearthError, InputError
 from dsp.levels import to_dbfs
@@ -63,7 +64,7 @@ class LevelsNow:
 
 
 class SoundWatch(Watch):
-    """Keeps the sound (up to two minutes) and what its clock said."""
+    """Keeps the sound (up to two minutes) and what its clock said; `events` has the channels' faults too."""
 
     def __init__(self, info: AudioInfo, fanout: Fanout) -> None:
         self.info = info
@@ -71,6 +72,7 @@ class SoundWatch(Watch):
         self._blocks: list[NDArray[np.int32]] = []
         self._new: list[NDArray[np.float32]] = []
         self._clock: list[tuple[int, int]] = []  # (first frame, observed time) since the last gap
+        self._channels = ChannelWatch(info.rate_hz, info.channels, info.format, bits=info.bits)
         super().__init__("microphone", fanout)
 
     def take(self, item: AudioBlock | VideoFrame) -> None:
@@ -81,10 +83,16 @@ class SoundWatch(Watch):
             self._clock.clear()
         self.frames += len(item.samples)
         self._clock.append((item.first_frame, item.t_observed_ns))
+        self.events += self._channels.push(item)
         if self.seconds < _LONGEST_S:
             self._blocks.append(item.samples)
         self._new.append(item.as_float())
         del self._new[:-200]
+
+    @property
+    def present_faults(self) -> list[dict[str, Any]]:
+        """Faults of channels that are there now; see ChannelWatch."""
+        return self._channels.present
 
     @property
     def seconds(self) -> float:
