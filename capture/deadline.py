@@ -57,7 +57,7 @@ def together(seconds: float, works: Mapping[str, Callable[[], T]]) -> dict[str, 
         thread.join(max(end - time.monotonic(), 0.0))
     for what in works:
         results.setdefault(what, DeviceError(f"{what}: no answer within {seconds:.0f} s; it was given up"))
-    return results
+    return {what: results[what] for what in works}
 
 
 def as_error(problem: BaseException) -> HearthError:

@@ -189,6 +189,7 @@ def _levels_text(details: dict[str, Any]) -> str:
 _CHANNELS: dict[str, Severity] = {"fault": "fault", "warning": "warning", "note": "ok"}
 _SURE = ("dead", "duplicated", "remixed", "nonfinite", "time_shifted")
 _LONGER = "speak from all sides in a longer test (`--seconds 30`); if it stays, it is true"
+_FORMAT = f"compare `microphone.format` with the Ambisonic Mode in the recorder's menu; {_LONGER}"
 _REMEDIES = {
     "silent": "switch the microphone's inputs on and turn the gain up; behind a sound server it may be muted",
     "clipped": "turn the gain of the microphone down",
@@ -196,7 +197,8 @@ _REMEDIES = {
     "duplicated": "the route mixes channels: set `microphone.device` to the hw: device, and the microphone to"
     " its four-channel mode",
     "remixed": "the route mixes channels: set `microphone.device` to the hw: device",
-    "format": f"compare `microphone.format` with the Ambisonic Mode in the recorder's menu, and {_LONGER}",
+    "format": _FORMAT,
+    "normalisation": _FORMAT,
     "time_shifted": "plug the microphone in again; if it stays, choose the hw: device",
 }
 
