@@ -1,6 +1,6 @@
 """SIGKILL at random instants of a recording of 4 channels and 1280x720 at 30 pictures a second.
 
-python -m bench.capture_kill            100 kills, about 15 minutes (QUICK=1: 8 kills)
+python -m bench.capture_kill            100 kills, 12 losses of power, about 15 minutes (QUICK=1: 8 and 2)
 
 The recording is capture.take.record, fed in real time by two sources whose content says when it was: each
 sample is a function of its number, each picture carries its number in black and white fields. So what is
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.figures import end_of_part, figure, note, quick
+from bench.figures import end_of_part, figure, not_measured, note, quick
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RATE, CHANNELS, FPS, WIDTH, HEIGHT = 48000, 4, 30, 1280, 720
@@ -252,7 +252,27 @@ def one_kill(root: Path, material: Path, name: str, after_s: float, jpeg: bool, 
     process.send_signal(signal.SIGKILL)
     killed_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     process.wait()
-    episode = root / "kill" / name
+    return _repaired(root / "kill" / name, start_ns, killed_ns)
+
+
+def one_power_loss(disk: Any, material: Path, name: str, after_s: float, jpeg: bool) -> Outcome:
+    """The same on a file system that drops all that was not synced: the machine is gone with the process."""
+    process, start_ns = start_child(disk.path / "data", material, name, jpeg, 1900)
+    due = start_ns + round(after_s * 1e9)
+    time.sleep(max(0.0, (due - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) / 1e9))
+    disk.lose_power()
+    lost_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    disk.pull_out()
+    disk.plug_in()
+    episode = disk.path / "data" / "kill" / name
+    mark = episode / "RECORDING.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "boot_id": "the one before"}))
+    return _repaired(episode, start_ns, lost_ns)
+
+
+def _repaired(episode: Path, start_ns: int, killed_ns: int) -> Outcome:
     before = hashes(episode)
     done = subprocess.run(
         [sys.executable, "-m", "hearth", "repair", str(episode), "--no-report", "--json"],
@@ -351,6 +371,7 @@ def run(quick: bool) -> None:
                 + (f"; {'; '.join(outcome.faults)}" if outcome.faults else "")
             )
             subprocess.run(["rm", "-rf", str(material / "data" / "kill" / name)], check=False)
+        _power_losses(material, 2 if quick else 12, generator)
     every = outcomes["encoded"] + outcomes["jpeg"]
 
     def share(name: str, good: list[bool]) -> None:
@@ -365,6 +386,41 @@ def run(quick: bool) -> None:
         figure(f"kill_pictures_lost_worst_{kind}", max(o.pictures_lost_s for o in some), "s", "<=", 0.5)
     figure("kill_av_apart_at_the_cut_worst", 1e3 * max(o.apart_s for o in every), "ms", "<=", 1e3 / FPS)
     note(f"worst distance of the two ends: {max(o.ends_apart_s for o in every):.3f} s")
+
+
+def _power_losses(material: Path, count: int, generator: random.Random) -> None:
+    """Figures over `count` losses of power, on an ext4 file system in a file."""
+    from importlib import import_module
+
+    import pytest
+
+    sys.path.insert(0, str(REPOSITORY / "tests" / "real"))
+    ext4 = import_module("small_disks").ext4
+
+    names = ("power_loss_sound_lost_worst", "power_loss_pictures_lost_worst")
+    outcomes = []
+    try:
+        for number in range(count):
+            folder = material / f"power{number}"
+            folder.mkdir()
+            with ext4(folder, 300) as disk:
+                after_s = generator.uniform(1.0, 5.0)
+                outcome = one_power_loss(disk, material, f"power-{number}", after_s, bool(number % 2))
+            outcomes.append(outcome)
+            note(
+                f"power loss {number + 1} after {after_s:.2f} s: lost {outcome.sound_lost_s:.3f} s of sound,"
+                f" {outcome.pictures_lost_s:.3f} s of pictures"
+                + (f"; {'; '.join(outcome.faults)}" if outcome.faults else "")
+            )
+            (folder / "disk.img").unlink()
+    except pytest.skip.Exception as why:
+        for name in names:
+            not_measured(name, "s", "<=", 0.5, str(why))
+        return
+    good = [o.repaired and o.opens and not o.faults for o in outcomes]
+    figure("power_loss_repaired_share", float(np.mean(good)), f"of {count} losses of power", "==", 1.0)
+    figure(names[0], max(o.sound_lost_s for o in outcomes), "s", "<=", 0.5)
+    figure(names[1], max(o.pictures_lost_s for o in outcomes), "s", "<=", 0.5)
 
 
 def main() -> int:

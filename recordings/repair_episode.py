@@ -80,7 +80,8 @@ def repair(path: str | Path, report: bool = True) -> RepairReport:
             return _conclude(done, verify(path))
         if mark is not None:
             write_atomic(path / MARKER, mark)
-    _Repair(path, done).run(report)
+    with storage_errors(path, "repair"):
+        _Repair(path, done).run(report)
     return _conclude(done, verify(path))
 
 
@@ -377,8 +378,6 @@ class _Repair:
     def _write_lines(self, lines: list[Line]) -> None:
         path = self.folder / TIMELINE
         data = b"".join(encode_line(line) for line in lines)
-        if path.is_file() and path.read_bytes() == data:
-            return
         temporary = path.with_name(f".{path.name}.part")
         with storage_errors(temporary):
             with open(temporary, "wb") as file:

@@ -110,9 +110,11 @@ def copy_exact(source: Path, target: Path) -> str:
 
 def unwritten_tail(path: Path, most: int = 1 << 20) -> int:
     """Bytes at the end of a file that a power loss left unwritten: the file system had noted the length, not
-    yet the content, and gives zeros from a block's border on (blocks are multiples of 512 bytes).
+    yet the content, and gives zeros.
 
-    Zeros that begin anywhere else, or go on for longer than `most`, are content. Raises StorageError.
+    They begin where the last forcing to the medium ended and end with that block (64 KiB at most), or they
+    begin at a block's border (a multiple of 512 bytes). Longer zeros from elsewhere, or more than `most`, are
+    content. Raises StorageError.
     """
     with storage_errors(path, "read"), open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -120,9 +122,12 @@ def unwritten_tail(path: Path, most: int = 1 << 20) -> int:
         file.seek(first)
         end = file.read()
     written = first + len(end.rstrip(b"\0"))
+    if written == first:
+        return 0
     border = -(-written // 512) * 512
-    # The last bytes of what was written may be zeros too.
-    return size - border if first < written and border - written <= 4 and border < size else 0
+    if border < size and border - written <= 4:  # the last bytes of what was written may be zeros too
+        return size - border
+    return size - written if size - written <= 1 << 16 else 0
 
 
 def sha256_file(path: Path) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsp.errors import InputError, MissingDependency
-from recordings.storage import StorageError, storage_error
+from recordings.storage import StorageError, fsync_folder, storage_error
 
 # name, pixel format, options: no encoder may hold pictures back (no B-frames, no look-ahead).
 ENCODERS: tuple[tuple[str, str, dict[str, str]], ...] = (
@@ -246,6 +246,7 @@ class VideoWriter:
         self._on_written, self._on_dropped = on_written, on_dropped
         self._backlog_bytes = backlog_bytes
         self._waiting_bytes = 0
+        self._named = False  # the file's name is on the medium
         self._lock = threading.Lock()
         self._queue: queue.SimpleQueue[QueuedFrame | None] = queue.SimpleQueue()
         self.file: VideoFile | None = None
@@ -316,6 +317,9 @@ class VideoWriter:
                     os.fsync(fd)
                 finally:
                     os.close(fd)
+                if not self._named:
+                    fsync_folder(self.path.parent)
+                    self._named = True
 
     def close(self) -> None:
         """Encode what is queued and close. Raises the error that ended the stream, if any."""

@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -122,9 +123,15 @@ class EpisodeWriter:
             )
         self._audio_thread = threading.Thread(target=self._write_audio, name="hearth-audio", daemon=True)
         self._stop_sync = threading.Event()
-        self._sync_thread = threading.Thread(target=self._sync, name="hearth-sync", daemon=True)
+        # One thread per file: a forcing that takes long must not hold up that of another stream.
+        syncs = [self._wav.sync, self._timeline.sync, *(video.sync for video in self._videos.values())]
+        self._sync_threads = [
+            threading.Thread(target=self._sync, args=(sync,), name="hearth-sync", daemon=True)
+            for sync in syncs
+        ]
         self._audio_thread.start()
-        self._sync_thread.start()
+        for thread in self._sync_threads:
+            thread.start()
         self.anchor()
 
     @classmethod
@@ -366,13 +373,10 @@ class EpisodeWriter:
         """Put a result under `name` into checks.json, e.g. the measured audio-video offset."""
         self._checks[name] = result
 
-    def _sync(self) -> None:
+    def _sync(self, sync: Callable[[], None]) -> None:
         while not self._stop_sync.wait(_SYNC_S):
             with suppress(HearthError):
-                self._wav.sync()
-            self._timeline.sync()
-            for video in self._videos.values():
-                video.sync()
+                sync()
 
     def close_streams(self) -> list[Exception]:
         """Drain the queues and close the files, so that they can be read before `finish`; gives what went
@@ -396,7 +400,8 @@ class EpisodeWriter:
                 self._note_encoder(camera, video.file.encoder)
         self.anchor()
         self._stop_sync.set()
-        self._sync_thread.join()
+        for thread in self._sync_threads:
+            thread.join()
         for close in (self._wav.close, self._timeline.close):
             try:
                 close()

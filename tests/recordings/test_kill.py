@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -121,6 +122,19 @@ def test_a_repair_that_was_cut_off_is_taken_up_again(tmp_path, monkeypatch):
     done = repair(path, report=False)
     assert done.ok, done.problems
     assert Episode.open(path).original.frames > 24000
+
+
+def test_what_cannot_be_mended_is_said_and_the_rest_is_finished(tmp_path):
+    """Without the timeline nobody knows when the sound was: no whole episode, and the exit code is 1."""
+    path, _ = record_and_kill(tmp_path, "lost", 1.0)
+    (path / "timeline.jsonl").unlink()
+    command = [sys.executable, "-m", "hearth", "repair", str(path), "--no-report", "--json"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    said = json.loads(done.stdout)
+    assert done.returncode == 1 and not said["ok"]
+    assert "timeline.jsonl: is missing" in said["results"][0]["problems"][0]
+    samples = Episode.open(path).audio(48000).astype(np.float64) * 2**31
+    np.testing.assert_array_equal(samples, expected_noise(len(samples)))
 
 
 @pytest.mark.parametrize("left", [0, 40])
