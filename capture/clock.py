@@ -3,7 +3,8 @@
 A block of sound arrives late: by the host's buffering, by scheduling, and in bursts when callbacks are
 batched. It never arrives before it was captured. The clock therefore looks at the *earliest* arrival of each
 short window, and feeds that to a second-order delay-locked loop after Adriaensen, "Using a DLL to filter
-time" (2005), whose bandwidth falls from 1 Hz to 0.05 Hz as the lock settles. Wall-clock time is never used.
+time" (2005), whose bandwidth falls from 1 Hz to 0.05 Hz as the lock settles. A window in which all came late
+moves it little. Wall-clock time is never used.
 
 What it cannot know: a constant delay between the converter and the earliest arrival. That part is measured
 by an audio-video calibration and is not removed here.
@@ -17,14 +18,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recordings.clock_fit import fit_envelope
+
 _NS = 1_000_000_000
 _ACQUIRE_S = 2.0  # until then: nominal rate through the earliest arrival so far
 _B_START_HZ, _B_END_HZ = 1.0, 0.05
 _LOSS_FLOOR_NS = 2_000_000.0  # a smaller step of arrival time is not called a loss ...
 _LOSS_FLOOR_FLAGGED_NS = 500_000.0  # ... unless the host said that it lost something
-_LOSS_CONFIRM_S, _LOSS_CONFIRM_FLAGGED_S = 1.0, 0.5  # how long every arrival must stay late
+_LOSS_CONFIRM_S, _LOSS_CONFIRM_FLAGGED_S = 1.0, 0.5  # how long every arrival must stay late ...
+_LOSS_CONFIRM_BUSY_S = 5.0  # ... and how long when they scatter more than they used to: then it may be load
+_LOSS_CONFIRM_BATCHES = 20  # or two seconds
+_SETTLE_S = 4.0  # after a loss the earliest arrival rules, as at the start
 _MAX_BATCH_NS = 0.25e9  # arrivals further apart are a stall, not a batch
-_SIGMA_FACTOR = 2.5  # early arrivals scatter to one side and windows differ; found in simulation (tests)
+_SIGMA_FACTOR = 0.4  # the points are minima already; found in simulation (tests)
+_WANDER_PPM = 0.15  # a crystal moves so much within minutes
+_QUIET_NS = 20_000.0
 _HISTORY = 4096  # points kept for the drift line; thinned by two when full
 
 
@@ -86,8 +94,9 @@ class AudioClock:
         self._floor = -math.inf  # the next time returned is not below
         self._spread = 0.0  # mean size of recent window errors
         self._bandwidth = _B_START_HZ
-        self._batches: deque[float] = deque(maxlen=512)  # the earliest residual of each burst of arrivals
-        self._late_batches: deque[float] = deque(maxlen=512)
+        self._batches: deque[float] = deque(maxlen=3000)  # the earliest residual of each burst of arrivals
+        self._late_batches: deque[float] = deque(maxlen=3000)
+        self._new_batch = True
         self._batch = 0.0
         self._late_limit = self._late_limit_flagged = _LOSS_FLOOR_NS
         self._recent: deque[float] = deque(maxlen=512)
@@ -96,6 +105,8 @@ class AudioClock:
         self._count = 0
         self._losses = 0
         self._late: list[tuple[int, float]] = []  # (frame, residual) while every arrival is late
+        self._late_since = 0.0  # arrival of the first of them
+        self._settle_k = 0  # until this frame an earlier arrival moves the line at once
         self._flag_at: int | None = None
         self._loss: Loss | None = None
 
@@ -117,6 +128,7 @@ class AudioClock:
             self._max_wait = max(wait, self._max_wait * 0.999)
         new_batch = arrival - self._last_arrival > 0.25 * frames * self._nominal
         self._last_arrival = arrival
+        self._new_batch = new_batch
         residual = y - self.line_ns(first_frame)
         if new_batch:
             # While it may be a loss, residuals wait: they are jitter only if an early arrival follows.
@@ -128,6 +140,9 @@ class AudioClock:
         if self._acquiring:
             self._acquire(first_frame, y, residual)
         else:
+            if first_frame < self._settle_k and residual < 0 and self._late_biased:
+                self._t += residual
+                residual = 0.0
             self._watch_for_loss(first_frame, frames, residual, flagged)
             self._window.append((first_frame, residual))
             if first_frame + frames - self._window_k >= self._window_frames():
@@ -233,10 +248,13 @@ class AudioClock:
             # Earlier than possible: everything so far was late (a busy start). Step, keep the rate.
             self._points_break()
             self._t += error
+            self._batches = deque((late - error for late in self._batches), maxlen=self._batches.maxlen)
             self._points.append((self._segment, frame, self.line_ns(frame), window / self.rate_hz))
             return
         t = self.line_ns(frame) + error
         self._points.append((self._segment, frame, t, window / self.rate_hz))
+        if self._late_biased:  # a window without any early arrival says little
+            error = min(error, 3.0 * self._spread + _QUIET_NS)
         if len(self._points) > _HISTORY:
             del self._points[1:-1:2]
         self._spread += 0.1 * (abs(error) - self._spread)
@@ -262,10 +280,19 @@ class AudioClock:
             self._late_batches.clear()
             self._late.clear()
             return
+        if not self._late:
+            self._late_since = self._last_arrival
         self._late.append((first_frame, residual))
+        if not self._new_batch or len(self._late) < 3:
+            return  # in the middle of what is handed over at once nothing is known of its end
         confirm_s = _LOSS_CONFIRM_FLAGGED_S if known else _LOSS_CONFIRM_S
-        confirm = max(confirm_s * self.rate_hz, 3.0 * self._max_wait / self._nominal)
-        if first_frame + frames - self._late[0][0] < confirm or len(self._late) < 3:
+        confirm = confirm_s * self.rate_hz
+        if len(self._late_batches) < _LOSS_CONFIRM_BATCHES:
+            confirm = 2.0 * self.rate_hz
+        # In frames and in time: what a stalled host hands over at once is not late for long.
+        waited = (self._last_arrival - self._late_since) / self._nominal
+        waited = min(first_frame - self._late[0][0], waited) + frames
+        if waited < confirm or (waited < _LOSS_CONFIRM_BUSY_S * self.rate_hz and self._is_busy()):
             return
         # What was late by chance just before the loss is not part of it: the level is that of the later half.
         level = min(r for _, r in self._late[len(self._late) // 2 :])
@@ -274,7 +301,14 @@ class AudioClock:
         level = min(r for k, r in self._late if k >= place)
         if self._flag_at is not None:
             place = min(place, self._flag_at)
-        lost = max(1, round((level - self._spread) / self._period))
+        batches = max(sum(k >= place for k, _ in self._late) * len(self._late_batches) // len(self._late), 1)
+        history = np.asarray(self._batches)
+        # Beyond chance: so many batches in a row as late as this happen once in 1e10 without a loss.
+        share = 1.0 - math.exp(-(11.5 if known else 23.0) / batches)
+        if level < (1.0 if known else 1.5) * float(np.quantile(history, share)):
+            return
+        usual = float(np.quantile(history, 1.0 / (batches + 1)))  # the earliest of so many batches
+        lost = max(1, round((level - usual) / self._period))
         self._loss = Loss(lost, place, known)
         self._losses += 1
         # The counter goes on `lost` frames higher, so the same line holds. The drift fit gets a new
@@ -282,8 +316,18 @@ class AudioClock:
         self._points_break()
         self._window.clear()
         self._window_k = first_frame + lost
-        self._start_k = max(self._start_k, first_frame + lost - round(4.0 * self.rate_hz))  # 0.25 Hz again
+        self._settle_k = first_frame + lost + round(_SETTLE_S * self.rate_hz)
         self._clear_late()
+
+    def _is_busy(self) -> bool:
+        """Whether the late arrivals scatter much more than those before: under load they do; after a loss
+        they come as regularly as ever."""
+        if len(self._late_batches) < 8 or len(self._batches) < 50:
+            return False
+        late, usual = np.asarray(self._late_batches), np.asarray(self._batches)
+        late = late[len(late) // 2 :]
+        spread = np.median(usual) - np.quantile(usual, 0.02)
+        return bool(np.median(late) - late.min() > 2.5 * spread + 100_000.0)
 
     def _late_threshold(self) -> float:
         if self._flag_at is not None:
@@ -291,12 +335,12 @@ class AudioClock:
         return max(_LOSS_FLOOR_NS, 8.0 * self._spread, self._late_limit)
 
     def _set_late_limit(self) -> None:
-        """How late is unusual: so late that a whole confirmation time of it has a chance of about 1e-10
-        (1e-5 where the host reports a loss)."""
+        """How late is unusual: so late that five seconds of it have a chance of about 1e-10 (1e-5 where the
+        host reports a loss)."""
         per_second = min(1.0 / max(self._max_wait / _NS, 1e-3), 1e3)
         batches = np.asarray(self._batches)
-        quantile = 1.0 - math.exp(-23.0 / max(per_second * _LOSS_CONFIRM_S, 1.0))
-        flagged = 1.0 - math.exp(-11.5 / max(per_second * _LOSS_CONFIRM_FLAGGED_S, 1.0))
+        quantile = 1.0 - math.exp(-23.0 / max(per_second * _LOSS_CONFIRM_BUSY_S, 1.0))
+        flagged = 1.0 - math.exp(-11.5 / max(per_second * _LOSS_CONFIRM_BUSY_S, 1.0))
         if batches.size < 100:
             quantile = max(quantile, 0.98)
         self._late_limit = 1.5 * float(np.quantile(batches, quantile))
@@ -314,33 +358,10 @@ class AudioClock:
         """Drift and its standard error, ppm: one robust slope, one intercept per gap-free segment."""
         if len(self._points) < 3:
             return (1.0 - self._period / self._nominal) * 1e6 if not self._acquiring else 0.0, math.nan
-        segment = np.array([p[0] for p in self._points])
-        x = np.array([p[1] for p in self._points], dtype=np.float64) * self._nominal
-        y = np.array([p[2] for p in self._points]) - x + x[0]
-        _, index = np.unique(segment, return_inverse=True)
-        # The earliest of n arrivals scatters, and is late, by about 1/n.
-        trust = np.array([p[3] for p in self._points]) ** 2
-        trust /= trust.max()
-        weight = trust.copy()
-        slope, residual = 0.0, y
-        for _ in range(8):
-            total = np.bincount(index, weight)
-            dx = x - (np.bincount(index, weight * x) / np.maximum(total, 1e-12))[index]
-            dy = y - (np.bincount(index, weight * y) / np.maximum(total, 1e-12))[index]
-            sxx = float(np.sum(weight * dx * dx))
-            if sxx <= 0:
-                return 0.0, math.nan
-            slope = float(np.sum(weight * dx * dy)) / sxx
-            residual = dy - slope * dx
-            relative = residual * np.sqrt(trust)
-            scale = 1.4826 * float(np.median(np.abs(relative))) + 1.0
-            tukey = np.clip(1.0 - (relative / (4.685 * scale)) ** 2, 0.0, None) ** 2  # Tukey's biweight
-            weight = np.maximum(trust * tukey, 1e-9)
-        ppm = (1.0 / (1.0 + slope) - 1.0) * 1e6
-        effective = float(np.sum(weight)) ** 2 / float(np.sum(weight**2))
-        free = effective - len(total) - 1
-        if free < 1:
-            return ppm, math.nan
-        # The "sandwich" variance (White 1980) holds although the points scatter unequally.
-        spread = math.sqrt(float(np.sum((weight * dx * residual) ** 2))) / sxx
-        return ppm, spread * math.sqrt(effective / free) * _SIGMA_FACTOR * 1e6
+        found = fit_envelope(
+            (np.array([p[1] for p in self._points], np.float64) - self._points[0][1]) * self._nominal / _NS,
+            np.array([p[2] - (p[1] - self._points[0][1]) * self._nominal for p in self._points]) / _NS,
+            np.unique(np.array([p[0] for p in self._points]), return_inverse=True)[1],
+        )
+        sigma = math.hypot(_SIGMA_FACTOR * found.slope_sigma * 1e6, _WANDER_PPM)
+        return (1.0 / (1.0 + found.slope) - 1.0) * 1e6, sigma
