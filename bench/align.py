@@ -68,8 +68,9 @@ def _material() -> tuple[list[Signal], list[Signal]]:
     return speech, music
 
 
-def programme(rng: np.random.Generator, seconds: float) -> Signal:
-    """Dry sound of a home: talk with pauses, now and then music or knocks; never the same twice."""
+def programme(rng: np.random.Generator, seconds: float, music_speed: float = 1.0) -> Signal:
+    """Dry sound of a home: talk with pauses, now and then music or knocks. Talk is never the same twice;
+    music can be, unless it is played at another speed."""
     speech, music = _material()
     out = np.zeros(round(seconds * FS))
     at = 0
@@ -83,6 +84,7 @@ def programme(rng: np.random.Generator, seconds: float) -> Signal:
             x = music[rng.integers(len(music))]
             start = rng.integers(len(x) - 5 * FS)
             x = x[start : start + round(rng.uniform(1.5, 5) * FS)]
+            x = np.interp(np.arange(0, len(x), music_speed), np.arange(len(x)), x)
         else:
             x = rng.standard_normal(round(0.2 * FS)) * np.exp(-np.arange(round(0.2 * FS)) / (0.02 * FS))
         x = x / (np.sqrt(np.mean(x**2)) + 1e-12) * 10 ** rng.uniform(-0.3, 0.3)
@@ -167,7 +169,7 @@ def draw(seed: int, unrelated: bool = False) -> Draw:
     first, second, path_s = _room(rng, rt60, near)
     heard = fftconvolve(dry, first)[: len(dry)]
     if unrelated:
-        dry = programme(rng, total)
+        dry = programme(rng, total, music_speed=1.1)
         first, second, _ = _room(rng, rt60, near)
     heard_too = fftconvolve(dry, second)[: len(dry)]
     reference = _microphone(rng, heard, snr)
