@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -163,19 +164,21 @@ class _Examination:
         return room
 
     def _try(self, rig: Rig, devices: Devices, room: list[Finding], need: Need) -> None:
-        disk_bad = any(f.severity == "fault" for f in room)
+        disk_bad = any(f.topic == "disk" and f.severity == "fault" for f in [*room, *self._findings])
         if self._seconds <= 0 or not (devices.microphone or devices.cameras):
             self._findings += room
             return
         self._progress.step(f"testing for {self._seconds:g} s: speak, clap, move before the camera")
         self._progress.audio(devices.audio_info)
         finishing = lambda: self._progress.step("finishing and verifying the test recording")  # noqa: E731
-        test = run_test(rig, devices, self._seconds, self._limit, self._progress.show, finishing)
+        show = self._progress.show
+        test = run_test(rig, devices, self._seconds, self._limit, show, finishing, record=not disk_bad)
         self._progress.end()
-        found, self._details["test"] = about_test(rig, devices, test, disk_bad)
+        found, self._details["test"] = about_test(rig, devices, test)
         if test.need is not None:
-            room, measured = within(_DISK_S, "disk", lambda: look_at_room(rig, _with_absent(need, test)))
-            self._details["disk"].update(measured)
+            with suppress(HearthError, OSError):  # else what was found before stands
+                room, measured = within(_DISK_S, "disk", lambda: look_at_room(rig, _with_absent(need, test)))
+                self._details["disk"].update(measured)
         self._findings += [*room, *found]
         if test.interrupted:
             raise KeyboardInterrupt

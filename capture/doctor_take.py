@@ -125,12 +125,12 @@ def run_test(
     limit: Deadline,
     show: Callable[[Look], None],
     finishing: Callable[[], None] = lambda: None,
+    record: bool = True,
 ) -> TestTake:
     """Let the devices run for `seconds` and record them into a folder of its own on the rig's disk, which is
-    removed afterwards. show: called about five times a second; finishing: when they have stopped. Ctrl-C ends
-    it early."""
-    remove_left_behind(Path(rig.storage.folder))
-    test = _Test(rig, devices, seconds, limit)
+    removed afterwards. show: called about five times a second; finishing: when they have stopped. record:
+    False only watches them, for a disk that is known to be at fault. Ctrl-C ends it early."""
+    test = _Test(rig, devices, seconds, limit, record)
     try:
         test.start()
         test.run(show)
@@ -142,8 +142,9 @@ def run_test(
 
 
 class _Test:
-    def __init__(self, rig: Rig, devices: Devices, seconds: float, limit: Deadline) -> None:
+    def __init__(self, rig: Rig, devices: Devices, seconds: float, limit: Deadline, record: bool) -> None:
         self.rig, self.devices, self.seconds, self.limit = rig, devices, seconds, limit
+        self._record = record and devices.microphone is not None
         self.result = TestTake()
         fast = "fast" in (rig.microphone.pace, rig.camera.pace)
         self._audio = Fanout(hold_at=500 if fast else None)
@@ -163,10 +164,11 @@ class _Test:
             result.sound = SoundWatch(devices.audio_info, self._audio)
         result.pictures = {topic: PictureWatch(topic, fanout) for topic, fanout in self._video.items()}
         self._own_threads |= {watch.thread.native_id or 0 for watch in self._watches()}
-        try:
-            self._prepare_recorder()
-        except (HearthError, OSError) as error:
-            result.problem = as_error(error)
+        if self._record:
+            try:
+                within(self.limit.part(10.0), "the disk", self._prepare_recorder)
+            except (HearthError, OSError) as error:
+                result.problem = as_error(error)
         self._cpu = CpuWatch()
         self._begin = time.monotonic()
         works: dict[str, Callable[[], None]] = {}
@@ -181,8 +183,8 @@ class _Test:
     def _prepare_recorder(self) -> None:
         """The real recorder on the rig's disk. Raises StorageError, InputError when it may not write."""
         devices, rig = self.devices, self.rig
-        if devices.microphone is None or devices.audio_info is None:
-            return
+        assert devices.microphone is not None and devices.audio_info is not None
+        remove_left_behind(Path(rig.storage.folder))
         if free_bytes(Path(rig.storage.folder)) < 64 * MIB:
             raise DeviceError("too little room on the disk for a test recording")
         main = devices.cameras.get("camera")
@@ -263,8 +265,10 @@ class _Test:
                 finishing()
                 self._finish(self._recorder)
         finally:
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            folder = self._folder
+            if folder is not None:
+                with suppress(HearthError):
+                    within(10.0, "removing the test", lambda: shutil.rmtree(folder, ignore_errors=True))
 
     def _finish(self, recorder: Recorder) -> None:
         """Let the recorder finish the episode and look at what it wrote."""

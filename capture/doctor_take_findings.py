@@ -94,23 +94,20 @@ def _key(topic: str) -> str:
     return "camera" if topic == "camera" else f"more_cameras ({topic.removeprefix('camera ')})"
 
 
-def about_test(
-    rig: Rig, devices: Devices, test: TestTake, disk_bad: bool
-) -> tuple[list[Finding], dict[str, Any]]:
-    """Everything that the test showed; the details are one object. disk_bad: the disk's fault is told."""
+def about_test(rig: Rig, devices: Devices, test: TestTake) -> tuple[list[Finding], dict[str, Any]]:
+    """Everything that the test showed; the details are one object."""
     found: list[Finding] = []
     sound: dict[str, Any] | None = None
     if test.sound is not None:
-        found_sound, sound = _about_sound(rig, test.sound)
+        found_sound, sound = _about_sound(rig, test.sound, test.interrupted)
         found += found_sound
     pictures = {}
     for topic, watch in test.pictures.items():
         facts = watch.facts(look=True)
         pictures[topic] = {**facts.to_dict(), "encoder": test.encoders.get(topic) or None}
-        if topic not in devices.problems:
-            info = devices.video_infos[topic]
-            found += _about_pictures(topic, rig_cameras(rig)[topic], info, facts, watch.events)
-    found += _about_writing(test, disk_bad)
+        if topic not in devices.problems and (facts.pictures or not test.interrupted):
+            found += _about_pictures(topic, rig_cameras(rig)[topic], facts, watch.events)
+    found += _about_writing(test)
     found_cpu, cpu = _about_cpu(rig, test)
     details = {
         "seconds": round(test.seconds, 1),
@@ -131,7 +128,7 @@ def about_test(
 # ---------------------------------------------------------------------- sound
 
 
-def _about_sound(rig: Rig, watch: SoundWatch) -> tuple[list[Finding], dict[str, Any]]:
+def _about_sound(rig: Rig, watch: SoundWatch, interrupted: bool) -> tuple[list[Finding], dict[str, Any]]:
     x = watch.samples()
     names = channel_names(watch.info)
     details: dict[str, Any] = {
@@ -148,6 +145,8 @@ def _about_sound(rig: Rig, watch: SoundWatch) -> tuple[list[Finding], dict[str, 
         "events": [_event(event) for event in watch.events],
     }
     found = _about_events("microphone", watch.events)
+    if not len(x) and interrupted:
+        return found, details
     if not len(x):
         text = "it opened, but no sound came"
         do = "plug the microphone in again; if it hangs behind a hub, plug it straight into the computer"
@@ -270,7 +269,7 @@ def _about_clock(rig: Rig, watch: SoundWatch, details: dict[str, Any]) -> list[F
 
 
 def _about_pictures(
-    topic: str, asked: Camera, info: VideoInfo, facts: PictureFacts, events: list[SourceEvent]
+    topic: str, asked: Camera, facts: PictureFacts, events: list[SourceEvent]
 ) -> list[Finding]:
     found = _about_events(topic, events)
     if not facts.pictures:
@@ -356,11 +355,11 @@ def _event(event: SourceEvent) -> dict[str, str]:
 # ---------------------------------------------------------------------- writing and processor
 
 
-def _about_writing(test: TestTake, disk_bad: bool) -> list[Finding]:
+def _about_writing(test: TestTake) -> list[Finding]:
     found = []
     if test.recorded:
         found.append(Finding("disk", "ok", f"test recording: {test.recorded}, and removed again"))
-    elif test.problem is not None and not disk_bad:
+    elif test.problem is not None:
         text = f"the test could not be recorded: {test.problem}"
         found.append(Finding("disk", "fault", text))
     if late := test.gaps.get("encoder_too_slow"):
