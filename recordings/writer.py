@@ -374,7 +374,9 @@ class EpisodeWriter:
         self._checks[name] = result
 
     def _sync(self, sync: Callable[[], None]) -> None:
-        while not self._stop_sync.wait(_SYNC_S):
+        due = time.monotonic() + _SYNC_S
+        while not self._stop_sync.wait(max(0.02, due - time.monotonic())):
+            due = max(due + _SYNC_S, time.monotonic())  # from start to start: a slow medium must not add up
             with suppress(HearthError):
                 sync()
 
