@@ -53,12 +53,13 @@ class DoctorDisplay:
         """The test so far."""
         if self._console.is_terminal:
             if self._live is None:
-                self._live = Live(console=self._console, refresh_per_second=5, transient=True)
+                # Drawn from here, not from a thread of rich's: that would count as a source's work.
+                self._live = Live(console=self._console, auto_refresh=False, transient=True)
                 self._live.start()
             if look.levels is None and self._last is not None:
                 look = Look(look.elapsed_s, look.seconds, self._last.levels, look.pictures, look.lost_frames)
             self._last = look
-            self._live.update(self._render(look))
+            self._live.update(self._render(look), refresh=True)
         elif look.elapsed_s >= self._said_s + 1:
             self._said_s = look.elapsed_s
             self._console.print(Text("; ".join(self._words(look))))

@@ -302,16 +302,14 @@ class _Test:
     def _cpu_parts(self, cpu: CpuWatch) -> dict[str, float]:
         """What recording takes, without the doctor's own looking and drawing."""
         names = {t.native_id: t.name for t in threading.enumerate()}
-        parts = {"writing": 0.0, "sources": 0.0, "doctor": 0.0}
+        writing = doctor = 0.0
         for thread, percent in cpu.thread_percent.items():
-            name = names.get(thread, "")
-            if thread in self._own_threads or name.startswith("doctor"):
-                parts["doctor"] += percent
-            elif name.startswith(("record ", "hearth-")):
-                parts["writing"] += percent
-            else:  # the sources' threads, and those of libraries, which Python does not know
-                parts["sources"] += percent
-        return parts
+            if thread in self._own_threads:
+                doctor += percent
+            elif names.get(thread, "").startswith(("record ", "hearth-")):
+                writing += percent
+        # The rest are the sources' threads, and those of libraries, which Python does not know.
+        return {"writing": writing, "sources": max(0.0, cpu.own_percent - doctor - writing), "doctor": doctor}
 
 
 def _starter(source: AudioSource | VideoSource, fanout: Fanout) -> Callable[[], None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from capture.camera_devices import camera_devices
+from capture.deadline import within
 from capture.portaudio_devices import H3VR_MENU, InputDevice, list_inputs_fresh
 from capture.rig import DEFAULT_RIG, parse_rig
 from capture.v4l2_modes import CameraMode, camera_offer
@@ -88,10 +89,11 @@ def find_cameras() -> list[FoundCamera]:
 
 
 def _find() -> tuple[list[InputDevice], list[FoundCamera], str]:
+    cameras = within(10.0, "looking for cameras", find_cameras)
     try:
-        return list_inputs_fresh(), find_cameras(), ""
+        return list_inputs_fresh(), cameras, ""
     except HearthError as error:
-        return [], find_cameras(), str(error)
+        return [], cameras, str(error)
 
 
 def first_rig(microphones: list[InputDevice], cameras: list[FoundCamera], problem: str = "") -> FirstRig:
