@@ -134,7 +134,7 @@ def test_empty_and_wrong_files_are_named(tmp_path: Path, name: str, content: byt
         FileMicrophone(tmp_path / name).open()
     with pytest.raises(InputError, match="it is a folder"):
         FileMicrophone(tmp_path).open()
-    with pytest.raises(InputError, match="`microphone.block_ms`: nan"):
+    with pytest.raises(InputError, match=r"`microphone\.block_ms`: nan"):
         FileMicrophone(tmp_path / name, block_ms=float("nan"))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes.util
+import fcntl
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 SINK = "hearth_foa"
 DEVICE = "hearth_test"
 RIGHT_MAP = "front-left,front-right,rear-left,rear-right"
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ of linux/fcntl.h
 _ALSA_BASE = ("/usr/share/alsa/alsa.conf",)
 
 
@@ -216,6 +218,7 @@ class CountingMicrophone(PulseMicrophone):
             if pipe < 0:
                 with contextlib.suppress(OSError):
                     pipe = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)
+                    fcntl.fcntl(pipe, _SET_PIPE_SIZE, 1 << 20)  # a daemon on a busy machine comes later
             while written < due:
                 count = np.arange(written, min(due, written + 256))  # 4096 bytes: written whole or not at all
                 frames = noise[count % len(noise)]

@@ -77,7 +77,7 @@ def test_identical_samples(microphone: CountingMicrophone, tmp_path: Path) -> No
     begin, end = max(n[0] for n in numbers), min(n[-1] for n in numbers)
     assert end - begin > 48000
     a, b = (x[(n >= begin) & (n <= end)] for x, n in zip((first, second), numbers, strict=True))
-    assert len(a) == end - begin + 1
+    assert len(a) == len(b) == end - begin + 1
     np.testing.assert_array_equal(a, b)
     assert not np.any(a & 0xFF) and len(np.unique(a[:, 1])) > 1000  # left-justified 24 bits, and not silence
     infos: list[Any] = json.loads(done.stdout.splitlines()[-1])
