@@ -181,12 +181,18 @@ class AsyncResampler:
         self.reset()
         return tail
 
-    def reset(self) -> None:
-        """Forget the past (not the ppm; a ramp ends where it stands)."""
+    def reset(self, start: float = 0.0) -> None:
+        """Forget the past (not the ppm; a ramp ends where it stands).
+
+        start: begin so many input frames later, 0 to 1000, a fraction too, so that the output falls on a grid
+        of times: output frame m then belongs to input time m / fs_out - delay_s + start / fs_in.
+        """
+        if not (_is_number(start) and 0.0 <= start <= 1000.0):
+            raise InputError(f"start must be from 0 to 1000 input frames, not {start!r}")
         self._line[:] = 0.0
         # Half a filter of silence before the first frame: output starts at once, late by a constant time.
-        self._place[:] = self._taps - 1, 0, 0
-        self._clock[0] = self._clock[2] = 0.0
+        self._place[:] = self._taps - 1, int(start), 0
+        self._clock[0], self._clock[2] = start - int(start), 0.0
         self._resampler.reset()
 
 

@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=_LOOK)(doa)
     app.command(rich_help_panel=_LOOK)(align)
     app.command(rich_help_panel=_LOOK)(report)
+    app.command("export-audio", rich_help_panel=_LOOK)(export_audio)
     app.command(rich_help_panel=_LOOK)(trim)
     app.command(rich_help_panel=_LOOK)(convert)
 
@@ -308,6 +309,35 @@ def report(
 
     page = write_report(path, out)
     emit({"episode": str(path), "page": str(page)}, as_json, str(page))
+
+
+def export_audio(
+    path: Annotated[Path, typer.Argument(metavar="EPISODE", help="episode folder; it is never changed")],
+    out: Annotated[Path, typer.Option("--out", help="the WAV file to write; FILE.json goes beside it")],
+    clock: Annotated[
+        str, typer.Option(help="session: equally spaced in time, gaps as zeros; device: samples untouched")
+    ] = "session",
+    rate: Annotated[int | None, typer.Option(help="rate in Hz; default: the original's")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write an episode's sound on the session's clock: drift taken out, gaps as long as they were."""
+    from recordings.episode import Episode
+    from recordings.export_audio import export_audio as export
+
+    if clock not in ("session", "device"):
+        raise InputError(f"--clock is one of session, device, not {clock!r}")
+    episode = Episode.open(path)
+    with progress(f"writing {out.name}", episode.original.frames) as advance:
+        made = export(episode, out, "session" if clock == "session" else "device", rate, advance)
+    told = made.description
+    text = [
+        f"{out}: {counted(made.frames, 'frame')} at {made.rate_hz} Hz on the {clock}'s clock,"
+        f" {'resampled' if made.resampled else 'samples as they were recorded'},"
+        f" {counted(len(told['gaps']), 'gap')}; map and gaps in {made.sidecar.name}"
+    ]
+    if made.clipped:
+        text.append(f"  note: {counted(made.clipped, 'sample')} beyond full scale were clipped by resampling")
+    emit({"file": str(out), "sidecar": str(made.sidecar), **told}, as_json, text)
 
 
 def _sound_of(path: Path, format_name: str | None) -> tuple[Any, str]:

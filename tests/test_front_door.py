@@ -21,7 +21,17 @@ PANELS = {
     "Start here": ["demo"],
     "Record": ["record", "import", "repair"],
     "Live": ["live", "agent"],
-    "Look at recordings": ["episodes", "verify", "check", "doa", "align", "report", "trim", "convert"],
+    "Look at recordings": [
+        "episodes",
+        "verify",
+        "check",
+        "doa",
+        "align",
+        "report",
+        "trim",
+        "convert",
+        "export-audio",
+    ],
     "Set up": ["doctor", "init"],
 }
 HEAVY = ("cv2", "av", "numba", "zmq", "matplotlib", "sounddevice", "scipy", "faster_whisper")

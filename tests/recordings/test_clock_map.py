@@ -98,7 +98,7 @@ def test_a_host_that_becomes_quicker_was_late_before():
 
 def test_the_stated_sigma_of_a_gap_covers_its_error():
     ratios = []
-    for seed in range(300, 312):
+    for seed in range(300, 307):
         run = live(draw(seed, 120, losses=2))
         for gap, loss in zip(sound_clock(timeline_lines(run), FS).gaps, run.delivery.losses, strict=True):
             ratios.append((gap.lost_frames - loss.frames) / max(gap.sigma_frames, 0.5))
