@@ -125,10 +125,13 @@ def look_at_inputs(rig: Rig | None, timeout_s: float) -> tuple[list[Finding], di
         )
     elif others:
         found.append(Finding("microphone", "ok", f"PortAudio lists {counted(others, 'further route')}"))
-    found += _stereo_h3vr(inputs, rig) + _unlisted(cards, devices, rig) + _zoom(cards)
+    unlisted = _unlisted(cards, devices, rig if wanted else None)
+    found += _stereo_h3vr(inputs, rig) + unlisted + _zoom(cards)
     if wanted:
         assert rig is not None
-        found += _wanted(rig, inputs)
+        # PortAudio opens what it lists: of a device that is held, or may not be opened, it knows nothing.
+        hidden = any(finding.severity == "fault" for finding in unlisted)
+        found += [] if hidden else _wanted(rig, inputs)
     elif rig is not None and rig.microphone.source == "virtual":
         found.append(Finding("microphone", "ok", "the virtual room: no hardware is used"))
     return found, details
@@ -266,7 +269,8 @@ def _unlisted(cards: list[CardInput], devices: list[InputDevice], rig: Rig | Non
     for card in cards:
         if any(card.address in d.name for d in devices):
             continue
-        ours = bool(wanted) and wanted in plain_name(f"{card.card_name} {card.long_name}")
+        names = (card.portaudio_name, card.card_name, card.long_name)
+        ours = bool(wanted) and any(wanted in plain_name(name) for name in names)
         text = f"{card.card_name!r} {card.address[1:-1]} is there, but PortAudio does not list it"
         if card.offers():
             text += f" (it offers {card.offers()})"

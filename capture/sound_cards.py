@@ -28,6 +28,7 @@ class CardInput:
     card_id: str
     card_name: str
     long_name: str
+    pcm_name: str
     usb_id: str | None
     channels: tuple[int, ...]
     rates_hz: tuple[int, ...]
@@ -44,6 +45,11 @@ class CardInput:
     def address(self) -> str:
         """As PortAudio writes it behind a name."""
         return f"(hw:{self.card},{self.device})"
+
+    @property
+    def portaudio_name(self) -> str:
+        """The name under which PortAudio lists it, when it may open it."""
+        return f"{self.card_name}: {self.pcm_name.removeprefix(self.card_name).strip()} {self.address}"
 
     def offers(self) -> str:
         """Channels, rates and formats in words; empty when unknown."""
@@ -74,6 +80,7 @@ def card_inputs(proc: Path = _PROC, dev: Path = _DEV) -> list[CardInput]:
                     card_id=_read(folder / "id").strip(),
                     card_name=kind[2] or kind[0],
                     long_name=long_names.get(str(number), "").strip(),
+                    pcm_name="".join(re.findall(r"^name: (.*)$", _read(pcm / "info"), re.M)),
                     usb_id=_read(folder / "usbid").strip() or None,
                     channels=_numbers(stream, "Channels"),
                     rates_hz=_numbers(stream, "Rates"),

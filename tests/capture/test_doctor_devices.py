@@ -37,6 +37,7 @@ def asound(tmp_path: Path) -> Path:
     (tmp_path / "card0/id").write_text("PCH\n")
     (tmp_path / "card0/pcm0c/sub0/status").write_text("closed\n")
     (tmp_path / "card2/id").write_text("H3VR\n")
+    (tmp_path / "card2/pcm0c/info").write_text("card: 2\nid: USB Audio\nname: USB Audio\nsubname: x\n")
     (tmp_path / "card2/usbid").write_text("1686:0001\n")
     (tmp_path / "card2/pcm0c/sub0/status").write_text(
         f"state: RUNNING\nowner_pid   : {os.getpid()}\ntrigger_time: 12.5\n"
@@ -60,6 +61,7 @@ def test_cards_of_the_kernel(asound: Path) -> None:
     assert (recorder.channels, recorder.rates_hz) == ((2, 4), (44100, 48000)), "of the input, not the output"
     assert (recorder.formats, recorder.usb_id) == (("S24_3LE",), "1686:0001")
     assert recorder.holder is not None and recorder.holder.endswith(f"({os.getpid()})")
+    assert recorder.portaudio_name == "H3-VR: USB Audio (hw:2,0)"
     assert not recorder.may_open, "there is no such device file here"
     assert (recorder.path, recorder.address) == ("/dev/snd/pcmC2D0c", "(hw:2,0)")
 
@@ -79,6 +81,7 @@ def test_a_zoom_that_is_a_card_reader_is_seen_on_usb(tmp_path: Path) -> None:
 def card(**changes: object) -> CardInput:
     fields: dict[str, object] = {
         "card": 2, "device": 0, "card_id": "H3VR", "card_name": "H3-VR", "long_name": "ZOOM H3-VR at usb",
+        "pcm_name": "USB Audio",
         "usb_id": None, "channels": (4,), "rates_hz": (48000,), "formats": ("S24_3LE",), "may_open": True,
         "holder": None,
     }  # fmt: skip
@@ -102,11 +105,13 @@ def test_a_microphone_that_portaudio_does_not_list_has_its_reason(
         assert word in f"{found.text} {found.do}"
     listed = InputDevice(0, "H3-VR: USB Audio (hw:2,0)", "ALSA", 4, 48000.0)
     assert doctor_inputs._unlisted([card(**changes)], [listed], RIG) == []
+    for address, severity in (("(hw:2,0)", "fault"), ("(hw:3,0)", "warning")):
+        text = f"microphone: {{source: sounddevice, device: 'H3-VR: USB Audio {address}'}}"
+        (found,) = doctor_inputs._unlisted([card(**changes)], [], parse_rig(f"hearth_rig: 1\n{text}\n"))
+        assert found.severity == severity, "a whole name means one device"
 
 
-def wanted(
-    device: InputDevice, rates: tuple[int, ...] | None = None, held: tuple[str, ...] = ()
-) -> list[str]:
+def wanted(device: InputDevice, rates: tuple[int, ...] | None = None, *held: str) -> list[str]:
     report = InputReport(device, rates, "Invalid sample rate", held)
     return [f"{f.severity}: {f.text} {f.do}" for f in doctor_inputs._wanted(RIG, [report])]
 
