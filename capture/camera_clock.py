@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
@@ -26,10 +26,14 @@ _WINDOW_NS = 0.5 * _NS  # one earliest arrival of each such window (of 8 picture
 _LINE_WINDOWS = 10  # the line touches the earliest of these: 5 s
 _SLOPE_WINDOWS = 40  # and the slope is fitted through these: 20 s
 _LATE = 0.5  # periods after its due time that make a picture late ...
-_MISSING = 0.75  # ... and that, unless the next one follows closely, mean that pictures are missing
+_MISSING = 0.9  # ... and that, unless the next one follows closely, mean that pictures are missing
+_RISE = 0.6  # if so much of it came within the last pictures: it is a step, not a line that runs off
+_TRIAL, _DISPROOF = 12, 0.3  # so many pictures must agree with that: none so early
 _CLOSE = 0.6  # a next picture nearer than this has waited behind the late one
 _EARLY = -0.6  # so much earlier than possible, the line or the count was wrong ...
 _EARLY_RUN = (-0.25, 4)  # ... and so is it when so many in a row are early by so much: a higher rate
+_SHORTEST_NS = 2_000_000  # between pictures; nearer ones had waited somewhere
+_STEP_RUN_NS = 1 * _NS  # when all were late by more than half a period for so long, the line lies elsewhere
 _TRUST_AGAIN = 150  # sane stamps in a row after an insane one
 _JUMP_NS = 5 * _NS  # a sender's clock that leaves the arrivals by this much has been set
 
@@ -66,10 +70,15 @@ class PictureClock:
         self._delays: deque[int] = deque(maxlen=150)
         self._misses: deque[int] = deque(maxlen=8)
         self._line = _Line(self._period, rough=not self._known)
+        self._late_run: list[tuple[int, float]] = []  # arrivals and lateness, in periods
         self._position = 0.0  # of the last picture, in pictures or in ns of the sender's clock
         self._after_gap = True
         self._early = 0
-        self._was_late = False
+        self._recent: deque[int] = deque(maxlen=_SETTLE)  # arrivals
+        self._by_sender = False  # positions are the sender's clock
+        self._lateness: deque[float] = deque(maxlen=4)
+        self._trial: list[tuple[float, int, bool]] = []  # arrivals since pictures were taken for missing
+        self._on_trial = 0  # how many
         self._trusted = True  # the driver's stamps
         self._sane_run = 0
 
@@ -163,7 +172,7 @@ class PictureClock:
         if self._last_arrival is None or self._after_gap:
             return self._first_after_gap(picture)
         counted = self._counted(picture)
-        if picture.media_ns is not None and self._last_media is not None:
+        if picture.media_ns is not None and self._last_media is not None and self._by_sender:
             step = picture.media_ns - self._last_media
             if not 0 < step < _JUMP_NS or abs(arrival - self._line.at(self._position + step)) > _JUMP_NS:
                 return self._first_after_gap(picture)  # the sender's clock was set
@@ -175,35 +184,81 @@ class PictureClock:
             if counted is None and self._known:
                 dropped = self._missing(arrival, next_arrival)
             self._position += 1 + dropped
+        self._take_back_misses(arrival)
         residual = (arrival - self._line.at(self._position)) / self._period
         self._early = self._early + 1 if self._known and residual < _EARLY_RUN[0] else 0
         if self._known and (residual < _EARLY or self._early >= _EARLY_RUN[1]):
             self._new_line(arrival)
-            self._early, residual = 0, 0.0
+            residual = 0.0
         late = self._known and residual > _LATE
-        self._line.add(self._position, arrival, typical=not late)
+        unseen = self._step_found(arrival, residual if late else None)
+        if unseen is not None:
+            if counted is None and not self._by_sender:
+                dropped += unseen
+            self._begin_line(arrival, rough=False)
+            late = False
+        self._trial.append((self._position, arrival, not late))
+        if counted is not None or not self._on_trial or len(self._trial) > _TRIAL:
+            self._accept()
         if picture.media_ns is None:
-            if not (late or self._was_late):  # what had waited and comes at once tells no period
-                self._steps.append((arrival - self._last_arrival) / (dropped + 1))
+            self._recent.append(arrival)
             self._known = self._known or self._line.fitted
             if self._line.fitted:
                 self._period = self._line.slope
-        self._was_late = late
         t, source = self._in_order(arrival)
         return Stamp(t, source, dropped, dropped > 0 and counted is None, late)
+
+    def _step_found(self, arrival: int, residual: float | None) -> int | None:
+        """All pictures have been late for a while, and equally: some were missing that looked late at the
+        time (how many), or the camera paused. residual: None for a picture in time. None: no such step."""
+        if residual is None:
+            self._late_run.clear()
+            return None
+        self._late_run.append((arrival, residual))
+        if arrival - self._late_run[0][0] < _STEP_RUN_NS or len(self._late_run) <= _TRIAL:
+            return None
+        run = [late for _, late in self._late_run]
+        first, last = min(run[: len(run) // 2]), min(run[len(run) // 2 :])
+        if abs(first - last) > _LATE:  # what has waited is still coming
+            del self._late_run[0]
+            return None
+        return int(min(first, last) + 1 - _MISSING)
+
+    def _accept(self) -> None:
+        """What was on trial belongs to the line."""
+        for position, arrival, typical in self._trial:
+            self._line.add(position, arrival, typical=typical)
+        self._trial.clear()
+        self._on_trial = 0
+
+    def _take_back_misses(self, arrival: int) -> None:
+        """Pictures were taken for missing a moment ago; but this one would have to be early then."""
+        early = (self._line.at(self._position) - arrival) / self._period
+        if self._on_trial and early > _DISPROOF:
+            wrong = min(self._on_trial, max(1, round(early)))
+            self._position -= wrong
+            self._on_trial -= wrong
+            self._trial.clear()
 
     def _missing(self, arrival: int, next_arrival: int | None) -> int:
         """How many pictures are missing before this one."""
         late = (arrival - self._line.at(self._position + 1)) / self._period
         followed = next_arrival is not None and next_arrival - arrival < _CLOSE * self._period
+        # A picture is never early, so so many are missing at most; and all at once.
         missing = 0 if late < _MISSING or followed else int(late + 1 - _MISSING)
+        rise = late - min(self._lateness, default=late)
+        missing = max(0, min(missing, int(rise + 1 - _RISE)))
+        self._on_trial += missing
+        self._lateness.append(late - missing)
         self._misses.append(missing)
-        if len(self._misses) == self._misses.maxlen and missing and len(set(self._misses)) == 1:
-            self._misses.clear()  # not drops: the camera has a lower rate now (it is dark)
-            self._period *= missing + 1
-            self._steps.clear()
-            self._new_line(arrival - self._period)
-            return 0
+        if len(self._misses) == self._misses.maxlen and all(self._misses):
+            # Not drops: the camera has a lower rate now (it is dark), or the period was far off.
+            self._misses.clear()
+            step = (arrival - self._recent[0]) / len(self._recent)
+            if step > 1.3 * self._period:
+                self._period = step
+                self._begin_line(arrival - step, rough=True)
+                return 0
         return missing
 
     def _first_after_gap(self, picture: Picture) -> Stamp:
@@ -211,23 +266,31 @@ class PictureClock:
         if self._last_t is not None and self._known:
             dropped = max(0, round((picture.arrival_ns - self._last_t) / self._period) - 1)
         media = picture.media_ns
-        self._line = _Line(self._period if media is None else 1.0, rough=media is None and not self._known)
+        self._by_sender = media is not None
         self._position = 0.0 if media is None else float(media)
-        self._line.add(self._position, picture.arrival_ns)
+        self._begin_line(picture.arrival_ns, rough=not (self._by_sender or self._known))
         t, source = self._in_order(picture.arrival_ns)
         return Stamp(t, source, dropped, dropped > 0, False)
 
     def _new_line(self, arrival: float) -> None:
-        """Begin again at this arrival; the period of the last steps, if it has become another."""
-        if self._line.slope == 1.0:  # of a sender's clock, which needs no period
-            self._line = _Line(1.0)
-            return
+        """Begin again at this arrival; with the period of the last pictures, if they have another one."""
         rough = False
-        if len(self._steps) >= _SETTLE:
-            recent = fmean(list(self._steps)[-_SETTLE:])
-            if not 0.8 < recent / self._period < 1.25 and recent > 0:
-                self._period, rough = recent, True
-        self._line = _Line(self._period, rough=rough)
+        if not self._by_sender and len(self._recent) == self._recent.maxlen:
+            steps = np.diff([*self._recent, arrival])
+            step = float(np.mean(steps))
+            # What has waited and comes now is irregular; it tells nothing.
+            other = step > max(_SHORTEST_NS, self._period / 5) and not 0.8 < step / self._period < 1.25
+            if other and np.ptp(steps) < 0.5 * step:
+                self._period, rough = step, True
+        self._begin_line(arrival, rough=rough)
+
+    def _begin_line(self, arrival: float, *, rough: bool) -> None:
+        self._lateness.clear()
+        self._trial.clear()
+        self._early = self._on_trial = 0
+        self._late_run.clear()
+        by_sender = self._by_sender
+        self._line = _Line(1.0 if by_sender else self._period, rough=rough, counts=not by_sender)
         self._line.add(self._position, arrival)
 
     def _is_regular(self) -> bool:
@@ -249,9 +312,10 @@ class _Line:
     Positions count pictures (slope: ns per picture) or are ns of the sender's clock (slope: about 1).
     """
 
-    def __init__(self, slope: float, *, rough: bool = False) -> None:
-        """rough: the slope is a first guess, to be replaced as soon as some arrivals tell a better one."""
-        self.slope = slope
+    def __init__(self, slope: float, *, rough: bool = False, counts: bool = True) -> None:
+        """counts: positions are numbers of pictures. rough: the slope is a first guess, to be replaced as
+        soon as some arrivals tell a better one."""
+        self.slope, self._counts = slope, counts
         self.fitted = not rough  # the slope may be believed
         self._origin: tuple[float, float] | None = None  # of the numbers below: (position, arrival)
         self._edge: deque[tuple[float, float]] = deque(maxlen=_SLOPE_WINDOWS)
@@ -291,6 +355,9 @@ class _Line:
         """Theil-Sen: the median slope over all pairs that are far enough apart; then down to the earliest."""
         x, y = np.array(points).T
         i, j = np.triu_indices(len(x), k=max(2, len(x) // 3))
-        self.slope = float(np.median((y[j] - y[i]) / (x[j] - x[i])))
+        slope = float(np.median((y[j] - y[i]) / (x[j] - x[i])))
+        if self._counts and slope < _SHORTEST_NS:
+            return
+        self.slope = slope
         self._offset = min(y - self.slope * x for x, y in recent)
         self.fitted = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from capture.camera_clock import PictureClock, Stamp
@@ -97,6 +99,30 @@ def test_missing_pictures_are_found_where_they_are(sender: bool) -> None:
     assert found == {301: 1, 503: 3, 901: 1}
     assert all(s.estimated for s in stamps if s.dropped)
     assert spread_ms(stamps, true) < 0.6
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([5.0, 15.0, 29.97, 60.0]))
+def test_whatever_arrives_times_rise_and_counts_stay_finite(seed: int, fps: float) -> None:
+    """Jitter above a period, stalls, missing pictures, a changed rate: nothing runs off."""
+    rng = np.random.default_rng(seed)
+    count = 900
+    true = START + np.arange(count) * 1e9 / fps
+    if rng.random() < 0.3:
+        true[450:] += (true[450:] - true[450]) * rng.choice([-0.5, 1.0])
+    keep = rng.random(count) > rng.choice([0.0, 0.01, 0.3])
+    late = rng.exponential(rng.choice([1, 5, 40]) * 1e6, count)
+    for k in rng.integers(0, count, rng.integers(0, 5)):
+        late += np.where(true >= true[k], np.maximum(0, rng.choice([2e8, 2e9]) - (true - true[k])), 0)
+    arrival = np.maximum.accumulate((true + late)[keep])
+    stamps = stamp_all(plain(arrival), fps=float(rng.choice([15, 30])))
+    times = np.array([s.t_ns for s in stamps])
+    assert np.diff(times).min() > 0
+    assert min(s.dropped for s in stamps) >= 0
+    assert sum(s.dropped for s in stamps) < 4 * count + 500
+    # A picture cannot be later than it was here, nor much earlier than what came before it.
+    assert (times <= arrival + 2 * count).all()
+    assert (arrival - times).max() < 6e9
 
 
 def test_the_drivers_count_is_exact_and_its_stamps_are_used() -> None:
