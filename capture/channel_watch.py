@@ -7,6 +7,7 @@ swapped channel map) needs sources at known directions; see UNKNOWN.
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capture.blocks import AudioBlock, AudioSource, Item, SourceEvent, monotonic_ns
+from capture.blocks import AudioBlock, AudioInfo, AudioSource, Item, SourceEvent
 from capture.channel_faults import Faults, window_faults
+from capture.fanout import Fanout
 from dsp.ambisonics import CHANNEL_NAMES
 from dsp.errors import DeviceError, InputError
 
@@ -89,7 +91,7 @@ class ChannelWatch:
     def present(self) -> list[dict[str, Any]]:
         """The faults that are there now: fault, severity, channels, since."""
         found = []
-        for (fault, channels), state in self._states.items():
+        for (fault, channels), state in list(self._states.items()):
             if state.present:
                 found.append(_data(fault, channels, state.since_ns))
         return found
@@ -106,9 +108,10 @@ class ChannelWatch:
             return []
         x = np.concatenate(self._blocks)
         self._blocks, self._frames = [], 0
-        return self._judge(x)
+        end_ns = block.t_ns + len(block.samples) * 1_000_000_000 // self._rate_hz
+        return self._judge(x, end_ns)
 
-    def _judge(self, x: NDArray[np.int32]) -> list[SourceEvent]:
+    def _judge(self, x: NDArray[np.int32], end_ns: int) -> list[SourceEvent]:
         faults, _, unused = window_faults(x, self._format)
         self._unused = np.minimum(self._unused, unused)
         for c in range(self._channels):
@@ -133,20 +136,24 @@ class ChannelWatch:
             if now:
                 state.since_ns = state.row_ns
             changed.setdefault((fault, now, state.row_ns), []).append(channels)
-        return [self._event(*what, group) for what, found in changed.items() for group in _joined(found)]
+        return [
+            self._event(end_ns, *what, group) for what, found in changed.items() for group in _joined(found)
+        ]
 
     def _gone(self, key: tuple[str, tuple[int, ...]], faults: Faults) -> bool | None:
         """For a fault that this window does not name: False when it was looked for, None when not judged."""
         return False if (key[0], ()) in faults else None
 
-    def _event(self, fault: str, began: bool, since_ns: int, channels: tuple[int, ...]) -> SourceEvent:
+    def _event(
+        self, t_ns: int, fault: str, began: bool, since_ns: int, channels: tuple[int, ...]
+    ) -> SourceEvent:
         which = " and ".join([", ".join(self._names[c] for c in channels[:-1]), self._names[channels[-1]]])
         which = f"channel{'s' if len(channels) > 1 else ''} {which.removeprefix(' and ')}"
         if len(channels) == self._channels > 1:
             which = "all channels"
         text = f"{which}: {_TEXT[fault]}" if began else f"{which}: over: {_TEXT[fault].split(':')[0]}"
         data = {**_data(fault, channels, since_ns), "state": "began" if began else "ended"}
-        return SourceEvent(monotonic_ns(), self._source, "channels", text, data)
+        return SourceEvent(t_ns, self._source, "channels", text, data)
 
 
 def _data(fault: str, channels: tuple[int, ...], since_ns: int) -> dict[str, Any]:
@@ -157,6 +164,37 @@ def _joined(found: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Single channels with the same fault at the same time are one event; groups of copies stay apart."""
     single = tuple(sorted(c for channels in found if len(channels) == 1 for c in channels))
     return [*([single] if single else []), *(c for c in found if len(c) > 1)]
+
+
+class ChannelFollower:
+    """Watches a running fan-out in a thread of its own and puts the events into it, so that the recorder, the
+    meter and the live chain all get them. `close` takes what has come and ends it."""
+
+    def __init__(self, fanout: Fanout, info: AudioInfo) -> None:
+        self._fanout = fanout
+        self._watch = ChannelWatch(info.rate_hz, info.channels, info.format, bits=info.bits)
+        self._subscription = fanout.subscribe("channel watch")
+        self._thread = threading.Thread(target=self._follow, name="channel watch", daemon=True)
+        self._thread.start()
+
+    @property
+    def present(self) -> list[dict[str, Any]]:
+        """See ChannelWatch.present."""
+        return self._watch.present
+
+    def close(self) -> None:
+        """Close this before the recorder's own subscriptions, else its last events find no reader."""
+        self._subscription.close()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while True:
+            item = self._subscription.get(timeout=0.5)
+            if isinstance(item, AudioBlock):
+                for event in self._watch.push(item):
+                    self._fanout.sink(event)
+            elif item is None and self._subscription.closed:
+                return
 
 
 @dataclass(frozen=True, slots=True)

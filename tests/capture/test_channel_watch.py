@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from capture.blocks import AudioBlock, SourceEvent
-from capture.channel_watch import ChannelWatch, probe_microphone
+from capture.channel_watch import ChannelFollower, ChannelWatch, probe_microphone
+from capture.fanout import Fanout
 from capture.file_microphone import FileMicrophone
 from capture.rig import load_rig
 from dsp.errors import DeviceError, InputError
@@ -235,6 +237,39 @@ def test_probe_says_levels_and_faults_and_stops_the_source(tmp_path: Path) -> No
     assert sum(len(b.samples) for b in seen) == round(probe.seconds * FS)
     source.start(lambda item: None)  # it can be started for the take
     source.stop()
+
+
+def test_a_follower_puts_its_events_into_the_fan_out(tmp_path: Path) -> None:
+    x = room(6.0)
+    x[3 * FS :, 1] = 0.0
+    soundfile.write(tmp_path / "x.wav", to_int(x), FS, subtype="PCM_24")
+    source = FileMicrophone(tmp_path / "x.wav", pace="fast")
+    source.start_ns = 0
+    fanout = Fanout(hold_at=20)
+    reader = fanout.subscribe("reader")
+    follower = ChannelFollower(fanout, source.open())
+    events: list[SourceEvent] = []
+
+    def read() -> None:
+        while not (reader.closed and reader.depth == 0):
+            item = reader.get(timeout=0.2)
+            if isinstance(item, SourceEvent):
+                events.append(item)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    source.start(fanout.sink)
+    deadline = time.monotonic() + 30
+    while not any(e.kind == "ended" for e in events) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    follower.close()
+    reader.close()
+    thread.join()
+    source.stop()
+    (found,) = (e for e in events if e.kind == "channels")
+    assert names([found]) == [("zero", (1,), "began")]
+    assert found.t_ns == 4_000_000_000 and found.data["since"] == 3_000_000_000  # the sound's own time
+    assert [p["fault"] for p in follower.present] == ["zero"]
 
 
 def test_a_microphone_without_sound_is_an_error_and_odd_settings_too() -> None:
