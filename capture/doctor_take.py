@@ -20,7 +20,7 @@ from capture.blocks import AudioInfo, AudioSource, VideoInfo, VideoSource
 from capture.deadline import Deadline, as_error, together, within
 from capture.disk_room import MIB, free_bytes, nearest
 from capture.doctor_cameras import rig_cameras
-from capture.doctor_disk import Need
+from capture.doctor_disk import Need, expected_need
 from capture.fanout import Fanout
 from capture.machine import CpuWatch
 from capture.recorder import Recorder
@@ -185,8 +185,9 @@ class _Test:
         devices, rig = self.devices, self.rig
         assert devices.microphone is not None and devices.audio_info is not None
         remove_left_behind(Path(rig.storage.folder))
-        if free_bytes(Path(rig.storage.folder)) < 64 * MIB:
-            raise DeviceError("too little room on the disk for a test recording")
+        wanted = 2 * self.seconds * expected_need(rig).bytes_per_s + 48 * MIB
+        if free_bytes(Path(rig.storage.folder)) < wanted:
+            raise DeviceError(f"too little room on the disk for a test recording of {self.seconds:g} s")
         main = devices.cameras.get("camera")
         further = {t.removeprefix("camera "): c for t, c in devices.cameras.items() if t != "camera"}
         if main is None:  # a further camera is recorded beside a main one only
@@ -274,7 +275,9 @@ class _Test:
         """Let the recorder finish the episode and look at what it wrote."""
         result = self.result
         try:
-            recording = within(self.limit.part(60.0), "finishing the test recording", recorder.stop)
+            recording = within(
+                self.limit.part(60.0), "finishing the test recording", lambda: recorder.stop(report=False)
+            )
             problems = (
                 [p.message for p in recording.episode.verify().problems]
                 if recording.frames

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture.blocks import AudioBlock, AudioInfo, Item, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
+from capture.channel_watch import ChannelFollower
 from capture.clock import AudioClock, ClockState
 from capture.disk_room import check_room, free_bytes
 from capture.fanout import Fanout, Subscription
@@ -112,6 +113,8 @@ class Recorder:
         self._subscribe("audio", self._audio, self._write)
         for camera, fanout in self._cameras.items():
             self._subscribe(video_stream(camera), fanout, partial(self._write_pictures, camera))
+        # It puts its events into the fan-out, so that timeline, meter and live chain all get them.
+        self._channels = ChannelFollower(self._audio, self.opened.audio_info)
         self._run("record watch", self._watch)
         if self._on_meter is not None:
             self._run("record meter", self._meter, self._audio.subscribe("meter", maxsize=200))
@@ -135,12 +138,14 @@ class Recorder:
         """Put something that happened into the episode's timeline."""
         self._writer.event(kind, monotonic_ns() if t_ns is None else t_ns, **data)
 
-    def stop(self) -> Recording:
+    def stop(self, report: bool = True) -> Recording:
         """Write what waits, estimate drift and A/V offset, finish the episode. Stop the sources first.
+        report: with its page report.html.
 
         Raises what made the sound unwritable, or StorageError when the folder was moved or removed (the
         episode then stays marked as interrupted, repairable where it is).
         """
+        self._channels.close()
         for subscription in self._subscriptions:
             subscription.close()
         self._stopping.set()
@@ -165,7 +170,7 @@ class Recorder:
             if math.isfinite(clock.drift_sigma_ppm):
                 drift, sigma = round(clock.drift_ppm, 3), round(clock.drift_sigma_ppm, 3)
         try:
-            episode = self._writer.finish()
+            episode = self._writer.finish(report=report)
         except StorageError as error:
             self._raise(error)
         return Recording(
