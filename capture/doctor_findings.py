@@ -123,13 +123,16 @@ def _rank(finding: Finding) -> int:
 _SECRET_KEYS = re.compile(
     r"(?i)([?&;][^=&;\s]*(?:pass|pwd|psw|user|usr|login|token|key|auth|secret)[^=&;\s]*=)[^&;\s'\"]+"
 )
+_BARE = re.compile(
+    r"(?<![^\s'\"(=])[^\s'\":/@]+:(?!//)[^\s'\"@]+@(?=[\w.\[-])"
+)  # user:password@host, no scheme
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s'\"]+)")
 
 
 def without_secrets(value: Any) -> Any:
     """The same plain value with user names and passwords of addresses replaced by `***`, in every text."""
     if isinstance(value, str):
-        return _ADDRESS.sub(lambda found: found[1] + _safe(found[2]), value)
+        return _BARE.sub("***@", _ADDRESS.sub(lambda found: found[1] + _safe(found[2]), value))
     if isinstance(value, dict):
         return {without_secrets(key): without_secrets(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

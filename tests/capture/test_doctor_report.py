@@ -57,6 +57,8 @@ def test_verdicts_without_a_fault() -> None:
         ("http://cam/v.cgi?user=admin&pwd=12%203&size=2", "http://cam/v.cgi?user=***&pwd=***&size=2"),
         ("http://cam/v?loginuse=a&loginpas=b&access_token=c", "http://cam/v?loginuse=***&loginpas=***&access_token=***"),
         ("no: rtsp://u:p@h/x: refused, 'http://a:b@c'", "no: rtsp://***@h/x: refused, 'http://***@c'"),
+        ("(found 'admin:geheim@10.0.0.9/x')", "(found '***@10.0.0.9/x')"),
+        ("(uvcvideo): MJPG 1920x1080@30 or 1280x720@60", "(uvcvideo): MJPG 1920x1080@30 or 1280x720@60"),
         ("rtsp://host:554/stream@1", "rtsp://host:554/stream@1"),
         ("tcp://127.0.0.1:5771 and a@b", "tcp://127.0.0.1:5771 and a@b"),
     ],
