@@ -68,9 +68,9 @@ def run(quick: bool) -> None:
         _lost(kinds, 1 if quick else 3)
         if "http" in kinds:
             _identical(servers, folder)
-        _drops(servers, folder, list(kinds), 8.0 if quick else 30.0)
+        _drops(servers, folder, list(kinds), 6.0 if quick else 30.0)
         if "http" in kinds:
-            _cost(servers, folder, 6.0 if quick else 20.0)
+            _cost(servers, folder, 4.0 if quick else 20.0)
 
 
 # ------------------------------------------------------------------ times of pictures
@@ -180,14 +180,15 @@ def _identical(servers: Any, folder: Path) -> None:
 
 
 def _drops(servers: Any, folder: Path, kinds: list[str], seconds: float) -> None:
-    """Pictures that the camera leaves out, 1 to 4 at a time: the share of gaps found with their length."""
+    """Pictures that the camera leaves out, 1 to 4 at a time: the share of gaps found with their length
+    and at their place; gaps that were none count against it."""
     rng = np.random.default_rng(SEED + 1)
     starts = np.cumsum(rng.integers(12, 30, 100)) + 40
     gaps = {int(s): int(rng.integers(1, 5)) for s in starts if s < (seconds + 3) * FPS}
     gone = {s + i for s, length in gaps.items() for i in range(length)}
     numbers = [n for n in range(round((seconds + 10) * FPS)) if n not in gone]
     pictures = [(n, servers.numbered_jpeg(n)) for n in numbers]
-    right = total = 0
+    found: dict[str, list[int]] = {"http": [0, 0], "rtsp": [0, 0]}
     for label, codec in (("http", "mjpeg"), ("rtsp", "mjpeg"), ("rtsp", "h264")):
         if label not in kinds:
             continue
@@ -211,11 +212,16 @@ def _drops(servers: Any, folder: Path, kinds: list[str], seconds: float) -> None
         exact = sum(told.get(i) == n for i, n in true.items())
         extra = len(set(told) - set(true) - {moved, 0})
         note(f"camera {label} {codec}: {exact} of {len(true)} gaps exact, {extra} that were none")
-        right, total = right + exact, total + len(true) + extra
-    if total:
-        figure("camera_drops_counted", right / total, "share", "==", 1.0)
-    else:
-        not_measured("camera_drops_counted", "share", "==", 1.0, "no test camera")
+        found[label][0] += exact
+        found[label][1] += len(true) + extra
+    # RTP carries the sender's clock, so its gaps are counted; over HTTP only the times of arrival tell.
+    for label, op, target in (("rtsp", "==", 1.0), ("http", ">=", 0.95)):
+        exact, total = found[label]
+        name = "camera_drops_counted_rtsp" if label == "rtsp" else "camera_drops_estimated_http"
+        if total:
+            figure(name, exact / total, "share", op, target)
+        else:
+            not_measured(name, "share", op, target, "no test camera")
 
 
 # ------------------------------------------------------------------ what it costs
@@ -231,7 +237,7 @@ def _cost(servers: Any, folder: Path, seconds: float) -> None:
     video = folder / "hd.mkv"
     servers.write_pictures(video, pictures, 30.0, (1280, 720))
     size = sum(len(data) for _, data in pictures) / len(pictures)
-    shares = {}
+    shares, each = {}, {}
     for receiver in ("hearth", "opencv"):
         with servers.HttpCamera(video, folder / "log") as server:
             done = subprocess.run(
@@ -244,10 +250,10 @@ def _cost(servers: Any, folder: Path, seconds: float) -> None:
             )
         share, fps = map(float, done.stdout.split())
         note(f"camera {receiver}: {fps:.1f} pictures per second of {size / 1e3:.0f} kB each")
-        shares[receiver] = share
+        shares[receiver], each[receiver] = share, share / max(fps, 1e-3)  # a busy machine costs pictures
     figure("camera_receive_720p30_mjpeg", 100 * shares["hearth"], "% of one core", "<=", 5.0)
     peer("camera_receive_720p30_mjpeg_opencv", 100 * shares["opencv"], "% of one core")
-    figure("camera_receive_beside_opencv", shares["hearth"] / shares["opencv"], "ratio", "<=", 0.5)
+    figure("camera_receive_per_picture_beside_opencv", each["hearth"] / each["opencv"], "ratio", "<=", 0.5)
 
 
 def _receiver(kind: str, url: str, seconds: float) -> None:
