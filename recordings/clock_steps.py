@@ -18,6 +18,7 @@ _AHEAD_S = 10.0  # a load that lasts longer and does not end before the take doe
 _MERGE_S = 0.5  # the last early block before a loss may lie so far before it
 _FLOOR_S = 2e-3  # a smaller step is not called a loss ...
 _FLOOR_FLAGGED_S = 0.5e-3  # ... unless the host said that it lost something
+_FEW_BATCHES = 5
 _TIGHT_S = 50e-6
 _FLAG_NEAR_S = 1.0  # a flag so near says where the loss was
 
@@ -166,7 +167,8 @@ class _Search:
         ends = [*(step.index for step in steps[1:]), self.n]
         found = []
         for step, end in zip(steps, ends, strict=True):
-            begin = min(step.index + self.merge, end)
+            begin = step.index + (self.ahead // 2 if end - step.index > self.ahead else self.merge)
+            begin = min(begin, end)
             after = self.late[begin : min(begin + self.ahead, end)]
             if step.flagged or step.size_s < 0 or len(after) < self.merge:
                 found.append(step)
@@ -187,8 +189,8 @@ class _Search:
                 continue
             _, first = np.unique(self.batch[one.index : end], return_index=True)
             lowest = np.minimum.reduceat(self.late[one.index : end], first)
-            if np.median(lowest) - lowest.min() <= usual:
-                continue
+            if len(lowest) >= _FEW_BATCHES and np.median(lowest) - lowest.min() <= usual:
+                continue  # a stall hands over everything at once: too few to tell, and no loss by itself
             smaller = i if i + 1 == len(steps) or one.size_s < follows else i + 1
             if steps[smaller].flagged and i + 1 < len(steps):
                 smaller = 2 * i + 1 - smaller
