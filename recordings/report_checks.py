@@ -240,6 +240,12 @@ def _drift(data: Any, lines: list[Line]) -> Check:
     quality = f"± is one standard deviation ({sigma * 3.6:.0f} ms per hour)."
     if sigma > 50:
         quality += " A short take cannot tell it better."
+    jitter, offset = _number(source, "jitter_ms"), _number(source, "offset_sigma_ms")
+    if jitter is not None and offset is not None:
+        quality += (
+            f" Blocks arrived up to {jitter:.1f} ms late (95 %); times are good to"
+            f" ± {max(offset, 0.01):.2f} ms, a constant delay of the device aside."
+        )
     return Check(status, title, text, value, quality)
 
 

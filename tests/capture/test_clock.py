@@ -141,3 +141,33 @@ def test_restart_keeps_the_rate() -> None:
             clock.restart(first, true)
         t = clock.observe(first, BLOCK, true)
         assert abs(t - true) < 20_000  # 20 us, although 80 ppm over 3 s would be 240
+
+
+def test_a_stall_and_bursts_of_load_are_no_loss() -> None:
+    """A stall of 1.2 s after which everything comes at once; 2 s in which every block is 3 to 20 ms late."""
+    random = np.random.default_rng(4)
+    n = 6000
+    end = (np.arange(n) + 1) * BLOCK / FS * 1e9
+    late = random.exponential(1e6, n)
+    late[3000:3200] += random.uniform(3e6, 20e6, 200)
+    arrival = end + late
+    stall = (arrival > 45e9) & (arrival < 46.2e9)
+    arrival[stall] = 46.2e9
+    arrival = np.maximum.accumulate(arrival)
+    clock, errors = AudioClock(FS), []
+    for i in range(n):
+        t = clock.observe(i * BLOCK, BLOCK, 10**12 + round(arrival[i] - BLOCK / FS * 1e9))
+        assert clock.take_loss() is None
+        errors.append((t - 10**12 - i * BLOCK / FS * 1e9) / 1e6)
+    assert np.abs(errors[1000:]).max() < 1.0
+
+
+def test_a_loss_under_heavy_batches_is_measured_without_bias() -> None:
+    """Seven blocks at once, each up to 20 ms late: that the earliest of few is late is allowed for."""
+    errors = []
+    for seed in range(6):
+        result = simulate(40, 60, "uniform", 7, seed=seed, loss_at_s=40, lost=4800)
+        (loss, _), *others = result.losses
+        assert not others
+        errors.append(loss.frames - 4800)
+    assert abs(np.mean(errors)) < 60 and np.abs(errors).max() < 240  # 1.2 and 5 ms of 70 ms batches
