@@ -79,7 +79,7 @@ class Take:
         self.errors: list[str] = []
         self.process = subprocess.Popen(
             [sys.executable, "hearth.py", "record", "--rig", str(folder / "rig.yaml"), "--json",
-             "--folder", str(self.data), *options],
+             "--folder", str(self.data), "--no-check", *options],
             cwd=ROOT, env=pulse.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -180,7 +180,6 @@ def test_daemon_that_ends_is_noticed_and_taken_back_and_the_take_is_kept(tmp_pat
         time.sleep(1)
         pulse.start()
         take.wait_for("microphone: returned")
-        back = time.monotonic()
         playing = pulse.play(scene(2))
         time.sleep(3)
         take.process.send_signal(signal.SIGINT)
@@ -195,7 +194,7 @@ def test_daemon_that_ends_is_noticed_and_taken_back_and_the_take_is_kept(tmp_pat
     assert lost_event["t_ns"] / 1e9 - ended < 1.0  # within a second by the recorder's own clock
     assert result["stop_reason"] == "interrupt"
     # The gap is as long as the absence: from the end of the daemon to its first block.
-    away = back - ended
+    away = events["returned"]["t_ns"] / 1e9 - ended
     assert result["lost_frames"] / FS == pytest.approx(away, abs=1.0)
     episode = Episode.open(result["episode"])
     assert episode.verify().ok
@@ -244,3 +243,21 @@ def test_missing_portaudio_is_named(microphone: PulseMicrophone) -> None:
         check=False,
     )
     assert "libportaudio2" in done.stdout, done.stderr
+
+
+def test_a_microphone_without_signal_ends_it_before_anything_is_recorded(
+    microphone: PulseMicrophone, tmp_path: Path
+) -> None:
+    """Nothing plays into the sink, so its monitor gives digital silence on all four channels."""
+    (tmp_path / "rig.yaml").write_text(
+        f"hearth_rig: 1\nmicrophone: {{source: sounddevice, device: {DEVICE}}}\ncamera: {{source: none}}\n"
+        "storage: {min_free_mib: 50}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "hearth.py", "record", "--rig", str(tmp_path / "rig.yaml"), "--json",
+         "--folder", str(tmp_path / "data"), "--seconds", "2"],
+        cwd=ROOT, env=microphone.environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stdout == ""
+    assert "digital silence" in done.stderr and "--no-check" in done.stderr
+    assert not (tmp_path / "data").exists() or not list((tmp_path / "data").iterdir())
