@@ -255,7 +255,9 @@ class LiveCamera:
     def _describe(self, link: CameraLink) -> VideoInfo:
         """What came out of opening: read back and measured."""
         detail = link.detail()
-        measured = self.measured_fps if len(self._times) > 5 else None
+        # From the later half: the first pictures may have waited in the camera and come at once.
+        late = list(self._times)[len(self._times) // 2 :]
+        measured = (len(late) - 1) * _NS / (late[-1] - late[0]) if len(late) > 2 else None
         reported = detail.get("fps_reported")
         plausible = reported if reported and 0 < reported <= 240 else self.settings.fps
         width, height = self._size

@@ -242,6 +242,14 @@ class PictureClock:
 
     def _missing(self, arrival: int, next_arrival: int | None) -> int:
         """How many pictures are missing before this one."""
+        if len(self._recent) == self._recent.maxlen:
+            steps = np.diff([*self._recent, arrival])
+            step = float(np.median(steps))
+            if step > 1.25 * self._period:  # a lower rate, or the first pictures had waited and came at once
+                if np.ptp(steps) < 0.5 * step:
+                    self._period = step
+                    self._begin_line(arrival - step, rough=True)
+                return 0
         late = (arrival - self._line.at(self._position + 1)) / self._period
         followed = next_arrival is not None and next_arrival - arrival < _CLOSE * self._period
         # A picture is never early, so so many are missing at most; and all at once.

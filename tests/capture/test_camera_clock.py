@@ -72,6 +72,16 @@ def test_clean_arrivals_are_not_changed() -> None:
     assert np.abs(np.array([s.t_ns for s in stamps]) - true).max() < 1000
 
 
+@pytest.mark.parametrize("waiting", [3, 8, 20])
+def test_pictures_that_waited_before_the_start_come_at_once(waiting: int) -> None:
+    """A server that began before its client came. Nothing is missing, and the period is found."""
+    true = START + np.arange(400) * 4e7
+    arrival = np.maximum(arrivals(true, 1.0, 9), true[waiting])
+    stamps = stamp_all(plain(arrival))
+    assert sum(s.dropped for s in stamps) == 0
+    assert spread_ms(stamps, true) < 0.6
+
+
 @pytest.mark.parametrize("stalled_at", [12, 25, 40])
 def test_a_stall_soon_after_the_start_drops_nothing(stalled_at: int) -> None:
     """A server that paces in steps of 10 ms, stands still for a second and sends what waited at once."""

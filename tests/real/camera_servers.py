@@ -109,10 +109,11 @@ def _free_port() -> int:
 
 
 def _listens(port: int) -> bool:
-    """Without connecting: a server for one client would take that for the client."""
+    """Without connecting: a server for one client would take that for the client. It listens no more when a
+    camera that was waiting for it is connected (01) already."""
     wanted = f"0100007F:{port:04X}"
     return any(
-        line.split()[1] == wanted and line.split()[3] == "0A"
+        line.split()[1] == wanted and line.split()[3] in ("0A", "01")
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
     )
 
