@@ -13,7 +13,7 @@ from collections import Counter, deque
 from typing import Any
 
 from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
-from capture.camera_address import is_network_address, without_password
+from capture.camera_address import is_network_address, without_secrets
 from capture.camera_clock import PictureClock, Stamp
 from capture.camera_devices import camera_devices, find_camera, list_cameras, stable_name
 from capture.camera_link import CameraEnded, CameraLink, CameraSettings, Picture
@@ -103,7 +103,7 @@ class LiveCamera:
         """For messages; without a password."""
         if isinstance(self.address, int):
             return f"/dev/video{self.address}"
-        return without_password(self.address)
+        return str(without_secrets(self.address))
 
     @property
     def measured_fps(self) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dsp.errors import InputError
+from dsp.errors import CheckFailed, InputError
 
 
 def register(app: typer.Typer) -> None:
@@ -36,6 +36,9 @@ def record(
     target: str | None = typer.Option(None, help="Id of the device that is meant."),
     consent: str | None = typer.Option(None, help="Consent to the recording: given, not_needed, unknown."),
     notes: str | None = typer.Option(None, help="Anything else."),
+    check: bool = typer.Option(
+        True, help="Listen for two seconds first; channels that are silent, copied or mixed end it there."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout; progress on stderr."),
 ) -> None:
     """Record one episode: sound, pictures and what happened, on one clock.
@@ -69,6 +72,8 @@ def record(
     check_take(loaded, {"session": session, **fields})
     check_room(root, loaded.storage.min_free_mib)
     with open_rig(loaded) as opened:
+        if check and loaded.microphone.source in ("sounddevice", "pyaudio"):
+            _listen_first(opened.microphone)
         profile = new_profile(loaded, opened, session, **fields)
         limit = seconds if seconds is not None else getattr(opened.scene, "duration_s", None)
         with MeterDisplay(opened.audio_info, opened.video_info, limit) as display:
@@ -95,6 +100,21 @@ def record(
             print(line)
     if result.stop_reason == "disk":
         raise typer.Exit(1)
+
+
+def _listen_first(microphone: Any) -> None:
+    """Say what is wrong with the channels before anybody speaks. Raises CheckFailed on a fault."""
+    from capture.channel_watch import probe_microphone
+
+    print("listening to the microphone ...", file=sys.stderr)
+    probe = probe_microphone(microphone)
+    for event in (*probe.faults, *probe.warnings):
+        print(f"{event.source}: {event.kind}: {event.detail}", file=sys.stderr)
+    if probe.faults:
+        raise CheckFailed(
+            f"not recorded: {probe.faults[0].detail} (`hearth doctor` tells more;"
+            " `--no-check` records all the same)"
+        )
 
 
 def doctor(

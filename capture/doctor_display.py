@@ -12,7 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 from capture.blocks import AudioInfo
-from capture.doctor_findings import DoctorReport, Finding, sign, without_secrets
+from capture.camera_address import without_secrets
+from capture.doctor_findings import DoctorReport, Finding, sign
 from capture.doctor_take import Look
 from capture.meter_display import channel_names, level_rows
 

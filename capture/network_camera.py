@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from capture.blocks import monotonic_ns
-from capture.camera_address import without_password
+from capture.camera_address import without_secrets
 from capture.camera_link import CameraEnded, CameraSettings, Picture
 from capture.frame_watch import jpeg_size
 from dsp.errors import DeviceError
@@ -26,7 +26,7 @@ class NetworkLink:
         """Raises DeviceError."""
         import av
 
-        self.name = without_password(address)
+        self.name = str(without_secrets(address))
         self.backend = "rtsp" if address.lower().startswith("rtsp") else "http"
         self._pending: list[Picture] = []
         options = {

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capture.blocks import AudioBlock, AudioInfo, VideoFrame
-from capture.doctor_findings import Finding, make_report, without_secrets
+from capture.camera_address import without_secrets
+from capture.doctor_findings import Finding, make_report
 from capture.fanout import Fanout
 from capture.take_watch import PictureWatch, SoundWatch
 

@@ -168,7 +168,7 @@ def test_a_disk_that_fills_up_ends_the_take_in_time(tmp_path: Path, monkeypatch:
     result = take(file_rig(tmp_path, pace="realtime"))
     assert result.stop_reason == "disk"
     assert result.episode.verify().ok
-    assert 0.5 < result.seconds < 10
+    assert 0 < result.seconds < 25
 
 
 def test_unwritable_folder_is_named(tmp_path: Path) -> None:

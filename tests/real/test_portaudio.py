@@ -91,7 +91,7 @@ class Take:
         for line in self.process.stderr:
             self.errors.append(line)
 
-    def wait_for(self, words: str, timeout_s: float = 30.0) -> float:
+    def wait_for(self, words: str, timeout_s: float = 120.0) -> float:
         """Monotonic time at which a line with these words was printed."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -154,13 +154,21 @@ def test_known_scene_comes_back_in_order_length_and_direction(
     assert "duplicated" not in codes and "dead" not in codes
 
 
-def test_remixed_channels_are_noticed(tmp_path: Path) -> None:
+def test_remixed_channels_are_noticed_before_and_in_the_take(tmp_path: Path) -> None:
     """A stereo device behind a sound server gives four channels without complaint: two are copies."""
     with PulseMicrophone(tmp_path / "pulse", channels=2, channel_map="front-left,front-right") as stereo:
-        take = Take(stereo, tmp_path, "--seconds", "3")
-        playing = stereo.play(np.ascontiguousarray(scene()[:, :2]))
+        playing = stereo.play(np.ascontiguousarray(np.concatenate([scene()[:, :2]] * 5)))
+        take = Take(stereo, tmp_path, "--seconds", "4")
         result = take.result()
+        refused = subprocess.run(
+            [sys.executable, "hearth.py", "record", "--rig", str(tmp_path / "rig.yaml"), "--seconds", "1"],
+            cwd=ROOT, env=stereo.environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
         playing.kill()
+    assert refused.returncode == 1
+    assert "not recorded" in refused.stderr and "the same signal" in refused.stderr
+    told = [e["data"] for e in result["events"] if e["kind"] == "channels" and e["data"]["fault"] == "copied"]
+    assert {tuple(e["channels"]) for e in told} == {(0, 2), (1, 3)}
     assert result["frames"] > 0
     faults = [f for f in result["findings"] if f["severity"] == "fault"]
     assert any(f["code"] == "duplicated" for f in faults), result["findings"]
