@@ -160,6 +160,8 @@ class Recorder:
         if self._as_jpeg:
             self._writer.close_streams()
         offset, note = self._estimate_offset()
+        if counts := self.opened.camera_counts():
+            self._writer.add_check("cameras", counts)
         if self.opened.scene is not None:
             truth = json.dumps(self.opened.scene.truth.to_dict(), indent=1)
             self._writer.add_file("truth.json", truth.encode())

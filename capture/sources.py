@@ -55,6 +55,12 @@ class OpenedRig:
         source.start(sink)
         self._started.append(source)
 
+    def camera_counts(self) -> dict[str, dict[str, int]]:
+        """What live cameras counted themselves, by name ("camera" is the main one): pictures, dropped ones
+        and how many of those are estimates, late, duplicate, frozen, damaged, stalled, lost."""
+        cameras = {"camera": self.camera, **self.further}
+        return {name: c.counts() for name, c in cameras.items() if hasattr(c, "counts")}  # type: ignore[union-attr]
+
     def stop(self) -> None:
         """Stop what runs. After this no sink is called."""
         while self._started:
