@@ -116,7 +116,7 @@ def stamp_sources(lines: Sequence[Line]) -> dict[str, dict[str, int]]:
     """
     found: dict[str, Counter[str]] = {}
     audio = [line for line in lines if line["type"] == "audio"]
-    arrivals = any(line.get("t_observed_ns", line["t_ns"]) != line["t_ns"] for line in audio)
+    arrivals = not says_exactly([line for line in audio if "repaired" not in line.get("flags", ())])
     for line in audio:
         kind = "repaired" if "repaired" in line.get("flags", ()) else "arrival" if arrivals else "exact"
         found.setdefault("audio", Counter())[kind] += 1
@@ -125,6 +125,19 @@ def stamp_sources(lines: Sequence[Line]) -> dict[str, dict[str, int]]:
             stream = f"video_{line['camera']}" if line.get("camera") else "video"
             found.setdefault(stream, Counter())[str(line.get("t_source", "unknown"))] += 1
     return {stream: dict(counts) for stream, counts in found.items()}
+
+
+def says_exactly(audio: Sequence[Line]) -> bool:
+    """Whether the stamps of audio lines are a source's own (a file, the virtual room), not filtered arrivals:
+    they are what was observed, or lie on one line to the nanosecond."""
+    t_ns = np.array([line["t_ns"] for line in audio], np.int64)
+    if np.array_equal(t_ns, np.array([line.get("t_observed_ns", line["t_ns"]) for line in audio], np.int64)):
+        return True
+    frames = np.array([line["first_frame"] for line in audio], np.int64)
+    if len(audio) < _FEWEST_BLOCKS or frames[-1] <= frames[0]:
+        return False
+    line = (frames - frames[0]) * (float(t_ns[-1] - t_ns[0]) / float(frames[-1] - frames[0]))
+    return bool(np.abs(t_ns - t_ns[0] - line).max() <= 2.0)
 
 
 def _wall_clock_step_ms(lines: Sequence[Line]) -> float | None:
@@ -165,6 +178,9 @@ class _Blocks:
 
         file_frame, observed, t_ns = column("file_frame"), column("t_observed_ns"), column("t_ns")
         first = column("first_frame")
+        exact = says_exactly(audio)
+        if exact:
+            observed = t_ns
         known = np.zeros(len(audio), np.int64)
         declared = []
         # Where the live clock saw a loss begin, by the block at which it was sure.
@@ -203,7 +219,7 @@ class _Blocks:
             int(np.bincount(column("frames")).argmax()),
             int(observed[0]),
             declared,
-            bool(np.array_equal(observed, t_ns)),
+            exact,
         )
 
 

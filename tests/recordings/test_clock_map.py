@@ -118,10 +118,23 @@ def test_too_little_sound_has_no_line():
     assert sound_clock([], FS).summary["segments"] == []
 
 
+def test_a_source_that_knows_its_times_is_believed_whatever_the_arrivals():
+    """The virtual room: true times on a line of its own, handed over when the host gets to it."""
+    delivery = deliver(np.random.default_rng(3), 20, Device(ppm=50.0), "uniform")
+    lines = timeline_lines(live(delivery))
+    true = START_NS + np.round(delivery.true_ns(np.arange(2000) * BLOCK)).astype(np.int64)
+    lines = [{**line, "t_ns": int(t)} for line, t in zip(lines, true, strict=True)]
+    found = sound_clock(lines, FS)
+    assert found.summary["drift_ppm"] == pytest.approx(50.0, abs=1e-3)
+    assert found.summary["sources"] == {"audio": {"exact": 2000}}
+    times = AudioMap(found.pieces, FS).time_ns(np.arange(2000) * BLOCK)
+    assert np.abs(times - true).max() <= 2
+
+
 def test_sources_of_the_stamps_are_counted():
     lines = [
-        {"type": "audio", "t_ns": 5, "t_observed_ns": 6, "flags": []},
-        {"type": "audio", "t_ns": 7, "t_observed_ns": 7, "flags": ["repaired"]},
+        {"type": "audio", "t_ns": 5, "t_observed_ns": 6, "first_frame": 0, "flags": []},
+        {"type": "audio", "t_ns": 7, "t_observed_ns": 7, "first_frame": 5, "flags": ["repaired"]},
         {"type": "frame", "t_ns": 5, "t_source": "driver"},
         {"type": "frame", "t_ns": 6, "t_source": "arrival"},
         {"type": "frame", "t_ns": 6, "t_source": "arrival", "camera": "door"},
