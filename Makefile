@@ -14,6 +14,9 @@ demo: setup     ## record, process, stream and answer one request, in the virtua
 test: setup-test ## all tests; those with real parts start them themselves
 	$(PY) -m pytest $(ARGS)
 
+test-devices: setup ## camera and microphone against Linux's own drivers, in a virtual machine (x86-64 Debian)
+	sh scripts/device_vm.sh $(ARGS)
+
 lint: setup     ## ruff and mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
