@@ -137,7 +137,7 @@ class Key:
 def sections() -> dict[str, str]:
     """Command -> its part of the page."""
     text = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
-    parts = re.split(r"^## hearth (\w+)$", text, flags=re.M)
+    parts = re.split(r"^## hearth ([\w-]+)$", text, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
@@ -249,6 +249,10 @@ def test_episodes_verify_repair_and_report(folder: Path, episode: str):
         assert_documented(command, run.json)
         assert run.json["ok"] is True and run.json["results"][0]["problems"] == []
 
+    run = hearth(folder, "export-audio", episode, "--out", "exported.wav", "--json")
+    assert run.code == 0
+    assert_documented("export-audio", run.json)
+    assert run.json["resampled"] is False and run.json["gaps"] == []
     run = hearth(folder, "report", episode, "--json")
     assert run.code == 0
     assert_documented("report", run.json)
