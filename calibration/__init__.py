@@ -1,6 +1,35 @@
 """Where things are and how they see and hear: camera intrinsics, the pose between microphone and camera, the
 offset between sound and picture, the capsules, the room. Results are files with units and covariance.
 
-Empty for now: the geometry that a rig file states by hand (yaw, pitch, position, field of view) is in
-`recordings.geometry`; what is measured here will replace those numbers.
+Public names (loaded when they are first used):
+
+- `Board`              a chessboard or ChArUco board, from one line of words
+- `calibrate_camera`   intrinsics from pictures of a board, with uncertainties; refuses weak sets (`WeakSet`)
+- `CameraCalibration`  what it found; `CameraModel`: the camera alone
+- `CalibrationResult`  the file in which every calibration ends; `load_result` reads it
+
+The geometry that a rig file states by hand (yaw, pitch, position, field of view) is in `recordings.geometry`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dsp.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from calibration.board import Board as Board
+    from calibration.camera import CameraCalibration as CameraCalibration
+    from calibration.camera import WeakSet as WeakSet
+    from calibration.camera import calibrate_camera as calibrate_camera
+    from calibration.camera_model import CameraModel as CameraModel
+    from calibration.result import CalibrationResult as CalibrationResult
+    from calibration.result import load_result as load_result
+
+_HOME = {
+    "calibration.board": ("Board",),
+    "calibration.camera": ("CameraCalibration", "WeakSet", "calibrate_camera"),
+    "calibration.camera_model": ("CameraModel",),
+    "calibration.result": ("CalibrationResult", "load_result"),
+}
+__all__ = lazy_package(__name__, _HOME)

@@ -167,6 +167,10 @@ def load(path: str | PathLike[str], kind: Kind | None = None) -> CalibrationResu
     return found
 
 
+# The name under which the package shows it.
+load_result = load
+
+
 def hash_inputs(paths: Iterable[str | PathLike[str]]) -> list[InputFile]:
     """Name and SHA-256 of each file, in the given order; an episode folder is stood for by its manifest.
 
