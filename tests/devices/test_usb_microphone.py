@@ -6,13 +6,11 @@ name; its descriptors are ours.
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import numpy as np
 import pytest
 from kernel import Collected, UsbProgram, cards, list_devices_afresh, skip_if_it_stood_still, wait_for
-from test_aloop_microphone import APLAY
 from usb_microphone import RATE, sound
 
 from capture.rig import Microphone, Rig
@@ -71,22 +69,6 @@ def test_stereo_mode_is_recognised_and_the_menu_is_named(microphone_program):
         stereo.end()
         wait_for("the card is gone", lambda: "H3-VR" not in cards())
         microphone_program.say("plug")
-
-
-def test_another_program_that_holds_it_is_named(usb_microphone, tmp_path):
-    other = tmp_path / "other.raw"
-    arecord = subprocess.Popen(
-        [APLAY.replace("aplay", "arecord"), "-q", "-D", "hw:0,0", "-f", "S24_3LE", "-c", "4", "-r", str(RATE),
-         "-t", "raw", str(other)]
-    )  # fmt: skip
-    try:
-        wait_for("the other program records", lambda: other.exists() and other.stat().st_size > 0)
-        list_devices_afresh()
-        with pytest.raises(DeviceError, match=rf"\({arecord.pid}\)"):
-            microphone().open()
-    finally:
-        arecord.terminate()
-        arecord.wait(30)
 
 
 def test_the_plug_is_pulled_and_put_back(usb_microphone):
