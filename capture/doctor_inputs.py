@@ -19,6 +19,7 @@ from capture.portaudio_devices import (
     device_warnings,
     holders_of,
     list_inputs_fresh,
+    plain_name,
 )
 from capture.rig import Rig
 from capture.sound_cards import CardInput, card_inputs, zoom_on_usb
@@ -269,8 +270,7 @@ def _unlisted(cards: list[CardInput], devices: list[InputDevice], rig: Rig | Non
     for card in cards:
         if any(card.address in d.name for d in devices):
             continue
-        names = (card.portaudio_name, card.card_name, card.long_name)
-        ours = bool(wanted) and any(wanted in plain_name(name) for name in names)
+        ours = bool(wanted) and any(wanted in plain_name(name) for name in card.names)
         text = f"{card.card_name!r} {card.address[1:-1]} is there, but PortAudio does not list it"
         if card.offers():
             text += f" (it offers {card.offers()})"
@@ -297,11 +297,6 @@ def _zoom(cards: list[CardInput]) -> list[Finding]:
 def permission_remedy(group: str) -> str:
     """What to do when the user may not open a device of this group."""
     return f"`sudo usermod -aG {group} $USER`, then log out and in again"
-
-
-def plain_name(name: str) -> str:
-    """Letters and digits only, small: how names are compared."""
-    return re.sub(r"[\W_]+", "", name.lower())
 
 
 def _card_dict(card: CardInput) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from capture.portaudio_devices import (
     device_warnings,
     list_inputs_fresh,
 )
+from capture.sound_cards import not_listed
 from capture.source_thread import SourceThread
 from capture.stamping import BlockStamper, BufferQueue
 from dsp.errors import DeviceError, HearthError
@@ -149,6 +150,8 @@ class LiveMicrophone(ABC):
         try:
             device = choose_device(devices, self.device, self.channels)
         except DeviceError as error:
+            if reason := not_listed(self.device, [d.name for d in devices]):
+                raise DeviceError(f"{reason} (`microphone.device`: {self.device!r})") from None
             if fresh:
                 raise
             hint = "this list is older than the other microphone that this process has open; close that first"

@@ -83,10 +83,10 @@ def choose_device(devices: list[InputDevice], wanted: str, channels: int) -> Inp
     Raises DeviceAbsent: none matches (lists what exists). DeviceError: the match has too few channels (for an
     H3-VR with the menu path that gives it four), or two match equally well. InputError: an empty name.
     """
-    if not _plain(wanted):
+    if not plain_name(wanted):
         raise InputError("the microphone's name is empty: set `microphone.device`, e.g. H3-VR")
     named = [d for d in devices if wanted.lower() in d.name.lower()]
-    named = named or [d for d in devices if _plain(wanted) in _plain(d.name)]
+    named = named or [d for d in devices if plain_name(wanted) in plain_name(d.name)]
     if not named:
         raise DeviceAbsent(f"no microphone whose name contains {wanted!r}. {list_devices(devices)}")
     hardware = [d for d in named if d.is_hardware]
@@ -111,13 +111,14 @@ def choose_device(devices: list[InputDevice], wanted: str, channels: int) -> Inp
     return best
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Letters and digits only, small: how names are compared."""
     return re.sub(r"[\W_]+", "", name.lower())
 
 
 def _too_few(best: InputDevice, channels: int, devices: list[InputDevice]) -> str:
     text = f"{best.describe()}: {channels} channels are needed (`microphone.channels`)"
-    if "h3vr" in _plain(best.name) and best.channels < 4 <= channels:
+    if "h3vr" in plain_name(best.name) and best.channels < 4 <= channels:
         return f"{text}. {H3VR_MENU}"
     return (
         f"{text}. If it has a multichannel USB mode, switch it on and plug it in again; else name another"

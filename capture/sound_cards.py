@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from capture.portaudio_devices import plain_name
 
 _PROC, _DEV, _USB = Path("/proc/asound"), Path("/dev/snd"), Path("/sys/bus/usb/devices")
 _ZOOM_VENDOR = "1686"  # USB vendor id of Zoom Corporation; a recorder has another product id in each mode
@@ -51,6 +54,11 @@ class CardInput:
         """The name under which PortAudio lists it, when it may open it."""
         return f"{self.card_name}: {self.pcm_name.removeprefix(self.card_name).strip()} {self.address}"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """By which somebody may call it."""
+        return self.portaudio_name, self.card_name, self.long_name
+
     def offers(self) -> str:
         """Channels, rates and formats in words; empty when unknown."""
         parts = []
@@ -90,6 +98,28 @@ def card_inputs(proc: Path = _PROC, dev: Path = _DEV) -> list[CardInput]:
                 )
             )
     return found
+
+
+def not_listed(wanted: str, listed: Sequence[str], cards: Sequence[CardInput] | None = None) -> str | None:
+    """Why PortAudio does not list the device whose name contains `wanted`, although the kernel has it; None
+    when the kernel has none either. PortAudio leaves out what it may not open at the moment it looks.
+
+    listed: the names in PortAudio's list.
+    """
+    for card in card_inputs() if cards is None else cards:
+        if any(card.address in name for name in listed):
+            continue
+        if not any(plain_name(wanted) in plain_name(name) for name in card.names):
+            continue
+        if card.holder:
+            return f"{card.card_name!r} is there, but {card.holder} holds it; stop that first"
+        if not card.may_open:
+            return (
+                f"{card.card_name!r} is there, but this user may not open {card.path}:"
+                " `sudo usermod -aG audio $USER`, then log out and in again"
+            )
+        return f"{card.card_name!r} is there, but cannot be opened; plug it in again"
+    return None
 
 
 def _numbers(stream: str, key: str) -> tuple[int, ...]:

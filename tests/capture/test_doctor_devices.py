@@ -17,7 +17,7 @@ from capture.doctor_cameras import modes_text
 from capture.doctor_inputs import InputReport
 from capture.portaudio_devices import H3VR_MENU, InputDevice
 from capture.rig import parse_rig
-from capture.sound_cards import CardInput, card_inputs, zoom_on_usb
+from capture.sound_cards import CardInput, card_inputs, not_listed, zoom_on_usb
 from capture.v4l2_modes import CameraMode
 
 RIG = parse_rig("hearth_rig: 1\nmicrophone: {source: sounddevice, device: H3-VR}\ncamera: {source: none}\n")
@@ -86,6 +86,25 @@ def card(**changes: object) -> CardInput:
         "holder": None,
     }  # fmt: skip
     return CardInput(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"may_open": False}, ["may not open /dev/snd/pcmC2D0c", "usermod -aG audio"]),
+        ({"holder": "arecord (123)"}, ["held by arecord (123)", "stop arecord (123)"]),
+        ({"holder": "pipewire (9)"}, ["held by pipewire (9)", "profile to Off"]),
+    ],
+)
+def test_a_take_says_why_a_microphone_that_is_there_is_not_listed(
+    changes: dict[str, object], words: list[str]
+) -> None:
+    """`hearth record` calls a busy microphone busy, not absent."""
+    reason = not_listed("h3 vr", ["Loopback (hw:1,0)"], [card(**changes)])
+    assert reason is not None and "'H3-VR' is there" in reason
+    assert any(word.removeprefix("held by ") in reason for word in words)
+    assert not_listed("h3 vr", ["H3-VR: USB Audio (hw:2,0)"], [card(**changes)]) is None
+    assert not_listed("ZYLIA", [], [card(**changes)]) is None
 
 
 @pytest.mark.parametrize(
