@@ -151,6 +151,8 @@ def _refine(
 class BoardFinder:
     """Finds the board, or one ArUco marker, in pictures of one camera.
 
+    A chessboard looks the same upside down, and then its loudspeaker would be on the wrong side: it is taken
+    to be upright, its rows going down in the picture. A ChArUco board may be turned as one likes.
     marker: dictionary of a lone marker ("4x4_50") instead of a board; marker_m: its side, 0 when unknown:
     then only its direction is told.
     """
@@ -190,7 +192,11 @@ class BoardFinder:
             seen = self._detector.find(grey)
             if seen is None or len(seen) < 6:
                 return None
-            return pose_of_points(self.board.corners_m[seen.ids], seen.points_px, self.camera)
+            corners_m = self.board.corners_m
+            pose = pose_of_points(corners_m[seen.ids], seen.points_px, self.camera)
+            if self.board.kind == "chessboard" and pose.rotation[1, 1] < 0:
+                pose = pose_of_points(corners_m[::-1][seen.ids], seen.points_px, self.camera)
+            return pose
         corners, ids, _ = self._detector.detectMarkers(grey)
         if ids is None or np.size(ids) != 1:
             return None

@@ -105,7 +105,7 @@ def judge(
     fit = PoseFit(
         rotation=pose.rotation,
         lever_arm_m=pose.lever_arm_m,
-        speaker_m=pose.speaker_m,
+        speaker_m=pose.speaker_m if model.solves_speaker else np.full(3, np.nan),
         distance_m=np.linalg.norm(model.points(pose), axis=1),
         covariance=covariance,
         names=tuple(s.name or str(i + 1) for i, s in enumerate(model.sightings)),

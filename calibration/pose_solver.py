@@ -33,9 +33,10 @@ class PoseFit:
     """The answer, and what it is worth.
 
     rotation: (3, 3) camera -> microphone; lever_arm_m: (3,) the microphone's place in the camera frame;
-    speaker_m: (3,) on the board. covariance: (9, 9) of a small turn in the microphone frame (rad), lever arm
-    and loudspeaker (m). residual_deg: (n,) angle between heard and predicted, of all positions. used: (n,)
-    whether it is within the gate. refusals: why the numbers cannot be stood for, empty when they can.
+    speaker_m: (3,) on the board, nan where no position had one. covariance: (9, 9) of a small turn in the
+    microphone frame (rad), lever arm and loudspeaker (m). residual_deg: (n,) angle between heard and
+    predicted, of all positions. used: (n,) whether it is within the gate. refusals: why the numbers cannot be
+    stood for, empty when they can.
     """
 
     rotation: Floats
