@@ -34,6 +34,7 @@ _EARLY = -0.6  # so much earlier than possible, the line or the count was wrong 
 _EARLY_RUN = (-0.25, 4)  # ... and so is it when so many in a row are early by so much: a higher rate
 _SHORTEST_NS = 2_000_000  # between pictures; nearer ones had waited somewhere
 _STEP_RUN_NS = 1 * _NS  # when all were late by more than half a period for so long, the line lies elsewhere
+_FAR_NS, _FAR_FOR_NS = 1 * _NS, 2 * _NS  # a line that is so far before all arrivals for so long has run off
 _TRUST_AGAIN = 150  # sane stamps in a row after an insane one
 _JUMP_NS = 5 * _NS  # a sender's clock that leaves the arrivals by this much has been set
 
@@ -79,6 +80,7 @@ class PictureClock:
         self._lateness: deque[float] = deque(maxlen=4)
         self._trial: list[tuple[float, int, bool]] = []  # arrivals since pictures were taken for missing
         self._on_trial = 0  # how many
+        self._far: list[int] = []  # arrivals that the line is far before
         self._trusted = True  # the driver's stamps
         self._sane_run = 0
 
@@ -121,11 +123,19 @@ class PictureClock:
     # ------------------------------------------------------------------ the driver's stamps
 
     def _is_sane(self, picture: Picture) -> bool:
-        """Within a second before arrival, and later than the one before."""
+        """Before arrival and later than the one before; and within the last second, unless it goes on with
+        the driver's own series, as the buffers do that waited while this computer stood still."""
         t = picture.driver_ns
-        if t is None or not 0 <= picture.arrival_ns - t < _NS:
+        if t is None or t > picture.arrival_ns or (self._last_driver is not None and t <= self._last_driver):
             return False
-        return self._last_driver is None or t > self._last_driver
+        return picture.arrival_ns - t < _NS or (self._trusted and self._goes_on(picture, t))
+
+    def _goes_on(self, picture: Picture, t: int) -> bool:
+        """Whether the driver counted as many pictures since the last one as its stamps are apart."""
+        counted = self._counted(picture)
+        if counted is None or self._last_driver is None or not self._known:
+            return False
+        return abs(t - self._last_driver - (counted + 1) * self._period) <= self._period
 
     def _driver_time(self, picture: Picture) -> int | None:
         """The driver's stamp if it may be believed. After one that cannot be true, none is for a while: two
@@ -197,6 +207,7 @@ class PictureClock:
                 dropped += unseen
             self._begin_line(arrival, rough=False)
             late = False
+        self._bring_back(arrival)
         self._trial.append((self._position, arrival, not late))
         if counted is not None or not self._on_trial or len(self._trial) > _TRIAL:
             self._accept()
@@ -223,6 +234,18 @@ class PictureClock:
             del self._late_run[0]
             return None
         return int(min(first, last) + 1 - _MISSING)
+
+    def _bring_back(self, arrival: int) -> None:
+        """Whatever went wrong: pictures that are all stamped a second before they come, for seconds, have a
+        wrong line and not a long way. (What waited through a stall comes at once, and is soon over.)"""
+        far = arrival - self._line.at(self._position)
+        if not self._known or far < max(_FAR_NS, 4.0 * self._period):
+            self._far.clear()
+            return
+        self._far.append(arrival)
+        if arrival - self._far[0] > _FAR_FOR_NS and len(self._far) > _TRIAL // 2:
+            self._far.clear()
+            self._begin_line(arrival, rough=True)
 
     def _accept(self) -> None:
         """What was on trial belongs to the line."""
