@@ -125,9 +125,7 @@ def judge(
         predicted=heard,
         heard=model.direction,
     )
-    return replace(
-        fit, refusals=tuple(_refusals(fit, told_lever)), warnings=tuple(_warnings(fit, model, told_lever))
-    )
+    return replace(fit, refusals=tuple(_refusals(fit)), warnings=tuple(_warnings(fit, model, told_lever)))
 
 
 _AXES = ("right-left", "up-down", "forward-back")
@@ -137,48 +135,70 @@ def _axis_name(vector: Floats) -> str:
     return _AXES[int(np.argmax(np.abs(vector)))]
 
 
-def _refusals(fit: PoseFit, told_lever: bool) -> list[str]:
+class Refusal(str):
+    """Why a pose cannot be stood for: "problem: remedy", and both by name."""
+
+    problem: str
+    remedy: str
+
+    def __new__(cls, problem: str, remedy: str) -> Refusal:
+        made = super().__new__(cls, f"{problem}: {remedy}")
+        made.problem, made.remedy = problem, remedy
+        return made
+
+
+def _refusals(fit: PoseFit) -> list[Refusal]:
     found = []
     n, kept = len(fit.used), int(fit.used.sum())
     if kept < max(6, LEAST_USED * n):
         found.append(
-            f"only {kept} of {n} positions agree on one pose; look for reflections, wrong pictures or a"
-            " camera that was moved, and measure at least 12 positions"
+            Refusal(
+                f"only {kept} of {n} positions agree on one pose",
+                "look for reflections, wrong pictures or a camera that was moved, and measure at least 12",
+            )
         )
     values, vectors = np.linalg.eigh(fit.covariance[:3, :3])
     sigma = float(np.degrees(np.sqrt(values[2])))
     if sigma > MAX_ROTATION_SIGMA_DEG:
         axis = fit.rotation.T @ vectors[:, 2]
-        what = (
-            "spread the positions over the picture, to all four corners"
-            if np.argmax(np.abs(axis)) == 2
-            else "add positions at a second distance (half and twice as far), near the picture's edges, or"
-            " give the lever arm by tape measure"
-        )
         found.append(
-            f"the rotation about the camera's {_axis_name(axis)} axis is known to {min(sigma, 180):.1f}"
-            f" degrees only (limit {MAX_ROTATION_SIGMA_DEG:g}): {what}"
+            Refusal(
+                f"the rotation about the camera's {_axis_name(axis)} axis is known to {min(sigma, 180):.1f}"
+                f" degrees only (limit {MAX_ROTATION_SIGMA_DEG:g})",
+                "spread the positions over the picture, to all four corners"
+                if np.argmax(np.abs(axis)) == 2
+                else "add positions at a second distance (half and twice as far), near the picture's edges,"
+                " or give the lever arm by tape measure",
+            )
         )
     values, vectors = np.linalg.eigh(fit.covariance[3:6, 3:6])
     sigma = float(np.sqrt(values[2]))
     if sigma > MAX_LEVER_SIGMA_M:
         found.append(
-            f"the lever arm along the camera's {_axis_name(vectors[:, 2])} axis is known to"
-            f" {100 * sigma:.0f} cm only (limit {100 * MAX_LEVER_SIGMA_M:g} cm): add positions 0.5 to 1 m"
-            " away, far from the middle of the picture, or give the lever arm by tape measure"
+            Refusal(
+                f"the lever arm along the camera's {_axis_name(vectors[:, 2])} axis is known to"
+                f" {100 * sigma:.0f} cm only (limit {100 * MAX_LEVER_SIGMA_M:g} cm)",
+                "add positions 0.5 to 1 m away, far from the middle of the picture, or give the lever arm by"
+                " tape measure",
+            )
         )
     if abs(fit.mirror_evidence) < MIRROR_EVIDENCE:
         found.append(
-            "a mirrored set of directions fits as well (residual"
-            f" {fit.mirror_ratio:.2f} times as large), because the positions lie nearly in one plane: they"
-            f" leave it by {fit.spread_deg:.0f} degrees; add positions clearly above and below it"
-            " (20 degrees or more from the lowest to the highest)"
+            Refusal(
+                f"a mirrored set of directions fits as well (residual {fit.mirror_ratio:.2f} times as large),"
+                f" because the positions lie nearly in one plane, which they leave by {fit.spread_deg:.0f}"
+                " degrees",
+                "add positions clearly above and below it (20 degrees or more from lowest to highest)",
+            )
         )
     elif fit.mirror_evidence < 0:
         found.append(
-            "the directions fit only when they are mirrored (residual"
-            f" {fit.mirror_ratio:.2f} times as large as unmirrored): a channel is swapped or inverted, or"
-            " angles were counted clockwise; run `hearth check` on the recording and put that right first"
+            Refusal(
+                "the directions fit only when they are mirrored (the residual is then"
+                f" {fit.mirror_ratio:.2f} times as large)",
+                "a channel is swapped or inverted, or angles were counted clockwise; run `hearth check` on"
+                " the recording and put that right first",
+            )
         )
     return found
 

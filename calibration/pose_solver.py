@@ -13,12 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.pose_model import Floats, Pose, PoseModel, Prior, Sighting, rotation_angle_deg
 from dsp.errors import CheckFailed, InputError
+
+if TYPE_CHECKING:
+    from calibration.pose_checks import Refusal
 
 GATE = 11.8  # chi2 of 2 degrees of freedom: beyond it are 0.27 % of good positions
 _SETS = 600
@@ -56,7 +60,7 @@ class PoseFit:
     mirror_ratio: float
     mirror_evidence: float
     spread_deg: float
-    refusals: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
     warnings: tuple[str, ...]
     predicted: Floats = field(default_factory=lambda: np.zeros((0, 3)))
     heard: Floats = field(default_factory=lambda: np.zeros((0, 3)))
