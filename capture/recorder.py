@@ -166,11 +166,8 @@ class Recorder:
             truth = json.dumps(self.opened.scene.truth.to_dict(), indent=1)
             self._writer.add_file("truth.json", truth.encode())
         clock = self._clock_state()
-        drift = sigma = None
         if clock is not None:
             self._writer.add_check("capture_clock", asdict(clock))
-            if math.isfinite(clock.drift_sigma_ppm):
-                drift, sigma = round(clock.drift_ppm, 3), round(clock.drift_sigma_ppm, 3)
         try:
             episode = self._writer.finish(report=report)
         except StorageError as error:
@@ -182,10 +179,9 @@ class Recorder:
             frames=self._frames,
             pictures=self._pictures,
             more_pictures=dict(self._more_pictures),
-            lost_frames=self._lost,
+            lost_frames=episode.checks["audio"].get("lost_frames", self._lost),
             dropped_pictures=self._dropped,
-            drift_ppm=drift,
-            drift_sigma_ppm=sigma,
+            clock=episode.checks["clocks"],
             av_offset=offset,
             av_offset_note=note,
             events=tuple(self._events),

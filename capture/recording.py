@@ -50,13 +50,22 @@ class Recording:
     more_pictures: dict[str, int]  # of the further cameras, by name
     lost_frames: int
     dropped_pictures: int
-    drift_ppm: float | None
-    drift_sigma_ppm: float | None
+    clock: dict[str, Any]  # `clocks` of checks.json
     av_offset: AvOffset | None
     av_offset_note: str
     events: tuple[SourceEvent, ...]
     findings: tuple[dict[str, Any], ...]  # faults and warnings of dsp.check
     episode: Any = field(repr=False, default=None)
+
+    @property
+    def drift_ppm(self) -> float | None:
+        """How much faster the microphone's clock runs than this computer's; None: too short to tell."""
+        return self.clock.get("drift_ppm")
+
+    @property
+    def drift_sigma_ppm(self) -> float | None:
+        """Its standard deviation."""
+        return self.clock.get("drift_sigma_ppm")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -71,6 +80,8 @@ class Recording:
             "dropped_pictures": self.dropped_pictures,
             "drift_ppm": self.drift_ppm,
             "drift_sigma_ppm": self.drift_sigma_ppm,
+            "clock_offset_sigma_ms": self.clock.get("offset_sigma_ms"),
+            "clock_jitter_ms": self.clock.get("jitter_ms"),
             "av_offset_ms": None if self.av_offset is None else self.av_offset.offset_ms,
             "av_offset_sigma_ms": None if self.av_offset is None else self.av_offset.sigma_ms,
             "av_offset_events": 0 if self.av_offset is None else self.av_offset.events,
@@ -89,6 +100,8 @@ class Recording:
         else:
             sigma = "" if self.drift_sigma_ppm is None else f" ± {self.drift_sigma_ppm:.1f}"
             drift = f"clock: the microphone runs {self.drift_ppm:+.1f}{sigma} ppm against this computer"
+            if self.clock.get("offset_sigma_ms") is not None:
+                drift += f"; its times are good to ± {self.clock['offset_sigma_ms']:.2f} ms"
         if self.av_offset is None:
             offset = f"sound against picture: not measured ({self.av_offset_note})"
         else:

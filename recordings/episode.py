@@ -198,7 +198,7 @@ class Episode:
         for kind in ("audio", "frame"):
             for line in self.timeline():
                 if line["type"] == kind:
-                    return int(line["t_ns"])
+                    return int(self.audio_map.time_ns(0)) if kind == "audio" else int(line["t_ns"])
         return 0
 
     @property

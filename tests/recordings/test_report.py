@@ -137,7 +137,7 @@ def make_episode(
         writer.add_file("truth.json", json.dumps({"start_ns": T0, "sources": [source]}).encode())
     if finish:
         return writer.finish(report=False).path
-    writer._close_streams()
+    writer.close_streams()
     return writer.path
 
 
