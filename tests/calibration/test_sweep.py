@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import soundfile
 from scipy.signal import fftconvolve
 
+import dsp
 from calibration.sweep import Sweep, deconvolve, estimate_drift, find_sweeps, remove_drift
 from dsp.errors import InputError
 
 FS = 24000
+SPEECH = Path(__file__).resolve().parents[2] / "capture" / "virtual" / "speech"
 
 
 def played(sweep: Sweep, ppm: float, before_s: float = 0.5, after_s: float = 0.5) -> np.ndarray:
@@ -58,6 +63,17 @@ def test_sweeps_are_found_where_they_begin():
     for start in (10000, 60001, 110002):
         x[start : start + len(sweep.signal)] += 0.1 * sweep.signal
     assert np.abs(find_sweeps(x, sweep) * FS - [10000, 60001, 110002]).max() <= 1
+
+
+def test_speech_between_soft_and_loud_sweeps_is_none():
+    """Sweeps 14 dB apart, as from 0.5 and 2.5 m, with recorded speech as loud as the softer one."""
+    sweep = Sweep(FS, 1.0, 120.0, 10500.0)
+    speech, fs = soundfile.read(sorted(SPEECH.glob("*.flac"))[0], dtype="float64", always_2d=True)
+    talk = np.tile(dsp.resample(speech[:, 0], fs, FS), 12)[: 12 * FS]
+    x = 0.05 * talk / np.abs(talk).max() + 1e-4 * np.random.default_rng(3).standard_normal(12 * FS)
+    for start, level in ((2 * FS, 0.4), (6 * FS, 0.08), (9 * FS, 0.15)):
+        x[start : start + len(sweep.signal)] += level * sweep.signal
+    assert find_sweeps(x, sweep) == pytest.approx([2.0, 6.0, 9.0], abs=1e-4)
 
 
 def test_noise_alone_holds_no_sweep():
