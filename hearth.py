@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import calibration.commands
 import capture.commands
 import edge.commands
 import recordings.commands
@@ -42,7 +43,7 @@ def options(
     an agent."""
 
 
-for package in (capture.commands, recordings.commands, edge.commands):
+for package in (capture.commands, recordings.commands, calibration.commands, edge.commands):
     package.register(app)
 # `hearth --help` reads like a table of contents: in the order in which one needs the commands.
 PANELS = ("Start here", "Record", "Live", "Look at recordings", "Set up")

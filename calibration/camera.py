@@ -191,9 +191,10 @@ def calibrate_camera(
     """Intrinsics of a camera from pictures of a board.
 
     images: a folder, a video, an episode, or an iterable of picture files and arrays (rows, columns[, 3])
-    uint8, grey or BGR. board: a `Board` or its words. model: distortion, "plumb_bob" (5 coefficients) or
-    "rational_polynomial" (8, for wide lenses). workers: threads, all cores unless given.
-    progress(done, total): called after each picture. judged=False gives weak sets back instead of refusing.
+    uint8, grey or BGR. board: a `Board` or its words. model: distortion, "plumb_bob" (5 coefficients),
+    "radtan" (4, for Kalibr) or "rational_polynomial" (8, for wide lenses). workers: threads, all cores
+    unless given. progress(done, total): called after each picture. judged=False gives weak sets back instead
+    of refusing them.
 
     Pictures that cannot be used are skipped, views that disagree are dropped; both are named with the reason
     in the result. Raises InputError for unusable input, WeakSet for a set that cannot carry a calibration.

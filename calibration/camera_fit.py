@@ -259,7 +259,9 @@ class _Problem:
             a, b, d, _, _ = self._blocks(residual, by_parameter[:, :, free], by_pose)
             schur = a - np.einsum("vij,vjk->ik", b, np.linalg.solve(d, np.swapaxes(b, 1, 2)))
             scale = 1 / np.sqrt(np.maximum(np.diag(schur), 1e-300))
-            inverse = np.linalg.pinv(schur * np.outer(scale, scale), rcond=1e-14, hermitian=True)
+            # A direction that is not determined at all must come out as very uncertain, not as exact.
+            values, vectors = np.linalg.eigh(schur * np.outer(scale, scale))
+            inverse = (vectors / np.maximum(values, 1e-14 * values[-1])) @ vectors.T
             found = variance * inverse * np.outer(scale, scale)
             covariance[np.ix_(free, free)] = (found + found.T) / 2
         return Fit(

@@ -1,9 +1,9 @@
 """The camera as a function: points to pixels with all derivatives, pixels back to rays, and how much two
 cameras, or one camera and its uncertainty, differ over the picture.
 
-The models are those of OpenCV and ROS: `plumb_bob` (k1 k2 p1 p2 k3; Brown 1966) and `rational_polynomial`
-(k1 k2 p1 p2 k3 k4 k5 k6). They are written out here, so that a result does not depend on the OpenCV that is
-installed; the tests hold them against `cv2.projectPoints`.
+The models are those of OpenCV, ROS and Kalibr: `radtan` (k1 k2 p1 p2; Brown 1966), `plumb_bob` (and k3) and
+`rational_polynomial` (and k4 k5 k6). They are written out here, so that a result does not depend on the
+OpenCV that is installed; the tests hold them against `cv2.projectPoints`.
 
 Two cameras are compared as mrcal does (mrcal.secretsauce.net, "cross-validation"): intrinsics can only be
 known up to a small turn of the camera, which the poses of a calibration take up. So the turn that brings
@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from dsp.errors import InputError
 
 Floats = NDArray[np.float64]
-Model = Literal["plumb_bob", "rational_polynomial"]
+Model = Literal["radtan", "plumb_bob", "rational_polynomial"]
 COEFFICIENTS: dict[str, tuple[str, ...]] = {
+    "radtan": ("k1", "k2", "p1", "p2"),
     "plumb_bob": ("k1", "k2", "p1", "p2", "k3"),
     "rational_polynomial": ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6"),
 }
@@ -110,7 +111,8 @@ def project(parameters: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats, F
 
     Returns (pixels (..., 2), d pixels / d (x, y) (..., 2, 2), d pixels / d parameters (..., 2, n)).
     """
-    fx, fy, cx, cy, k1, k2, p1, p2, k3 = parameters[:9]
+    fx, fy, cx, cy, k1, k2, p1, p2 = parameters[:8]
+    k3 = parameters[8] if len(parameters) > 8 else 0.0
     rational = len(parameters) > 9
     k4, k5, k6 = parameters[9:12] if rational else (0.0, 0.0, 0.0)
     r2 = x * x + y * y
@@ -131,7 +133,7 @@ def project(parameters: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats, F
     by_parameter = np.zeros((*np.shape(x), 2, len(parameters)))
     by_parameter[..., 0, 0], by_parameter[..., 1, 1] = xd, yd
     by_parameter[..., 0, 2] = by_parameter[..., 1, 3] = 1.0
-    for column, power in ((4, r2), (5, r4), (8, r6)):
+    for column, power in ((4, r2), (5, r4), (8, r6))[: 3 if len(parameters) > 8 else 2]:
         by_parameter[..., 0, column] = fx * x * power / bottom
         by_parameter[..., 1, column] = fy * y * power / bottom
     by_parameter[..., 0, 6], by_parameter[..., 1, 6] = fx * 2 * x * y, fy * (r2 + 2 * y * y)

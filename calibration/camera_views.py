@@ -237,7 +237,7 @@ def _sort_out(board: Board, seen: list[tuple[Picture, tuple[int, int], Detection
             previous = None
             continue
         previous = None
-        reason = picture.trouble or _unusable(board, size, (width, height), found)
+        reason = picture.trouble or unusable(board, size, (width, height), found)
         if reason or found is None:
             skipped.append(Left(picture.name, reason))
             continue
@@ -250,7 +250,7 @@ def _sort_out(board: Board, seen: list[tuple[Picture, tuple[int, int], Detection
     return Views(board, width, height, views, skipped, pictures)
 
 
-def _unusable(board: Board, size: tuple[int, int], usual: tuple[int, int], found: Detection | None) -> str:
+def unusable(board: Board, size: tuple[int, int], usual: tuple[int, int], found: Detection | None) -> str:
     """Why a picture cannot be a view; empty if it can."""
     if found is None:
         return "the board was not found"

@@ -137,7 +137,7 @@ class Key:
 def sections() -> dict[str, str]:
     """Command -> its part of the page."""
     text = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
-    parts = re.split(r"^## hearth ([\w-]+)$", text, flags=re.M)
+    parts = re.split(r"^## hearth ([\w-]+(?: [\w-]+)?)$", text, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
@@ -204,7 +204,10 @@ def test_the_page_has_every_command_and_every_option():
 
     from hearth import app
 
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    commands = {}
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", None)
+        commands.update({name: command} if below is None else {f"{name} {n}": c for n, c in below.items()})
     assert set(sections()) == set(commands)
     for name, command in commands.items():
         text = sections()[name]
@@ -212,8 +215,9 @@ def test_the_page_has_every_command_and_every_option():
         for parameter in command.params:
             for option in parameter.opts if parameter.param_type_name == "option" else ():
                 assert option in options, f"{name} {option}"
-        for option in re.findall(r"--[a-z-]+", options.replace("/--no-report", "")):
-            assert any(option in parameter.opts for parameter in command.params), f"{name} has no {option}"
+        known = {o for parameter in command.params for o in (*parameter.opts, *parameter.secondary_opts)}
+        for option in re.findall(r"--[a-z-]+", options):
+            assert option in known, f"{name} has no {option}"
         for code in ("0 ", "2 "):
             assert code in text[text.index("\nExit codes:") :], f"{name}: exit code {code}"
 
@@ -330,6 +334,36 @@ def test_doctor_and_init(folder: Path, tmp_path: Path):
     assert hearth(tmp_path, "init", "--force", "--json").code == 0
 
 
+def test_calibrate(tmp_path: Path):
+    run = hearth(tmp_path, "calibrate", "board", "sheets/board.pdf", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("calibrate board", run.json)
+    assert (tmp_path / "sheets" / "board.pdf").read_bytes().startswith(b"%PDF")
+    # Three times the same board, flat in front of the camera: nothing to calibrate from.
+    run = hearth(tmp_path, "calibrate", "board", "board.png", "--dpi", 100, "--json")
+    words = run.json["board"]
+    pictures = []
+    for number in range(3):
+        pictures.append(f"picture{number}.png")
+        (tmp_path / pictures[-1]).write_bytes((tmp_path / "board.png").read_bytes())
+    run = hearth(tmp_path, "calibrate", "camera", *pictures, "--board", words, "--json")
+    assert run.code == 1, run.stderr
+    assert_documented("calibrate camera", run.json)
+    assert run.json["good"] is False and run.json["problems"][0]["remedy"]
+    assert not (tmp_path / "camera.json").exists()
+    run = hearth(tmp_path, "calibrate", "camera", "--json")
+    assert run.code == 2 and "shows no board" in run.stderr
+    other = "cam0: {camera_model: pinhole, intrinsics: [500.0, 501.0, 320.0, 240.0], resolution: [640, 480], "
+    (tmp_path / "kalibr.yaml").write_text(
+        other + "distortion_model: radtan, distortion_coeffs: [0.1, 0, 0, 0]}"
+    )
+    run = hearth(tmp_path, "calibrate", "convert", "kalibr.yaml", "own.json", "--to", "hearth", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("calibrate convert", run.json)
+    run = hearth(tmp_path, "calibrate", "convert", "own.json", "ros.yaml", "--to", "ros", "--json")
+    assert run.code == 0 and run.json["fy"] == 501.0
+
+
 def test_live(folder: Path):
     run = hearth(folder, "live", "--rig", "realtime.yaml", "--stats", "--record", "--seconds", 20, "--json")
     assert run.code == 0, run.stderr
@@ -401,6 +435,10 @@ WRONG = {
     "table below a file": (("doa", "foa.wav", "--csv", "text.wav/x.csv", *AMBIX), "text.wav"),
     "rig below a file": (("init", "text.wav/rig.yaml", "--json"), "text.wav"),
     "CSV and JSON on one stdout": (("doa", "foa.wav", "--csv", "-", *AMBIX), "stdout"),
+    "board too large": (("calibrate", "board", "--board", "chessboard 9x6 50mm", "--json"), "27.4 mm"),
+    "unreadable board": (("calibrate", "camera", "x", "--board", "9x6", "--json"), "chessboard 9x6 25mm"),
+    "no pictures": (("calibrate", "camera", "nothing", "--json"), "nothing"),
+    "no camera in a file": (("calibrate", "convert", "foa.wav", "x", "--to", "ros", "--json"), "foa.wav"),
     "unknown grounding": (
         ("record", "--rig", "fast.yaml", "--seconds", "1", "--grounding", "G9", "--json"),
         "G9",

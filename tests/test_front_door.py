@@ -32,7 +32,7 @@ PANELS = {
         "convert",
         "export-audio",
     ],
-    "Set up": ["doctor", "init"],
+    "Set up": ["doctor", "init", "calibrate"],
 }
 HEAVY = ("cv2", "av", "numba", "zmq", "matplotlib", "sounddevice", "scipy", "faster_whisper")
 
@@ -78,10 +78,13 @@ def test_every_command_has_help_for_itself_and_its_options(command: str):
 
     found = get_command(app).commands[command]  # type: ignore[attr-defined]
     assert found.help, "no docstring"
-    for parameter in found.params:
-        assert getattr(parameter, "help", None), f"{parameter.name} has no help"
-    options = [option for parameter in found.params for option in parameter.opts]
-    assert "--json" in options
+    # A command with commands of its own has no options; those below it have.
+    for part in getattr(found, "commands", {"": found}).values():
+        assert part.help, f"{part.name} has no docstring"
+        for parameter in part.params:
+            assert getattr(parameter, "help", None), f"{part.name}: {parameter.name} has no help"
+        options = [option for parameter in part.params for option in parameter.opts]
+        assert "--json" in options, part.name
 
 
 def test_importing_hearth_loads_nothing_heavy():
@@ -166,15 +169,18 @@ def test_a_wrong_import_would_be_seen(package: str, text: str):
 
 def test_every_commands_module_registers():
     modules = sorted(path.parent.name for path in REPOSITORY.glob("*/commands.py"))
-    assert {"capture", "recordings", "edge"} <= set(modules)
+    assert {"capture", "recordings", "calibration", "edge"} <= set(modules)
     registered = set()
     for package in modules:
         app = typer.Typer()
         importlib.import_module(f"{package}.commands").register(app)
-        assert app.registered_commands, f"{package}.commands registers nothing"
+        assert app.registered_commands or app.registered_groups, f"{package}.commands registers nothing"
         for command in app.registered_commands:
             assert command.rich_help_panel in PANELS
             registered.add(command.name or command.callback.__name__)  # type: ignore[union-attr]
+        for group in app.registered_groups:
+            assert group.rich_help_panel in PANELS
+            registered.add(group.name)
     from typer.main import get_command
 
     from hearth import app as front

@@ -19,6 +19,7 @@ PLUMB = np.array([900.0, 910, 640, 350, -0.28, 0.11, 7e-4, -4e-4, -0.02])
 RATIONAL = np.concatenate([PLUMB, [0.05, -0.01, 0.003]])
 CAMERAS = [
     CameraModel(1280, 720, "plumb_bob", PLUMB),
+    CameraModel(1280, 720, "radtan", PLUMB[:8]),
     CameraModel(1280, 720, "rational_polynomial", RATIONAL),
 ]
 
