@@ -184,7 +184,8 @@ class _Repair:
         """Leave out what a power loss kept from the medium at the end of files that were being written."""
         videos = sorted(self.folder.glob("video*.mkv"))
         for path in [*Episode.open(self.folder).audio_paths[-1:], *videos]:
-            tail = unwritten_tail(path)
+            # Pictures come at up to 30 MB/s and are forced to the medium every 0.25 s.
+            tail = unwritten_tail(path, 1 << 24 if path in videos else 1 << 20)
             if not tail:
                 continue
             name = path.relative_to(self.folder).as_posix()

@@ -136,8 +136,29 @@ def summarise(path: Path) -> VideoSummary:
             width_px=context.width,
             height_px=context.height,
             has_duration=container.duration is not None,
-            torn=torn,
+            torn=torn or _ends_early(path),
         )
+
+
+def _ends_early(path: Path) -> bool:
+    """Matroska that is shorter than its Segment says, which FFmpeg reads without a word (RFC 8794)."""
+    with open(path, "rb") as file:
+        head = file.read(4096)
+    if head[:4] != b"\x1a\x45\xdf\xa3":
+        return False
+    header, at = _size_at(head, 4)
+    if head[at + header : at + header + 4] != b"\x18\x53\x80\x67":
+        return True
+    segment, at = _size_at(head, at + header + 4)
+    return segment >= 0 and at + segment > path.stat().st_size
+
+
+def _size_at(head: bytes, at: int) -> tuple[int, int]:
+    """An EBML data size, -1 for "unknown", and where the data begin."""
+    first = head[at] if at < len(head) else 0
+    octets = 9 - first.bit_length()
+    size = int.from_bytes(head[at : at + octets], "big") & ((1 << 7 * octets) - 1)
+    return (-1 if size == (1 << 7 * octets) - 1 else size), at + octets
 
 
 def remux(source: Path, target: Path) -> list[int]:

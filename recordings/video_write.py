@@ -1,10 +1,11 @@
 """Pictures into Matroska with their true times, in a thread of its own, readable after a kill.
 
 Clusters of 100 ms are flushed as they end (`flush_packets`, `cluster_time_limit`), so a kill costs at most
-about a seventh of a second of pictures, and what the encoder had not taken yet. FFmpeg's Matroska writer
-keeps times in milliseconds; the exact nanoseconds of each picture are in the timeline, in the same order. The
+about a seventh of a second of encoded pictures, and what the encoder had not taken yet. Matroska keeps times
+in milliseconds here; the exact nanoseconds of each picture are in the timeline, in the same order. The
 encoder is the first of `ENCODERS` that this machine's FFmpeg can open; which one it was is recorded. A
-camera's own JPEGs are put into the file byte for byte (`COPY`), which costs no decoding and no encoding.
+camera's own JPEGs go into a `MjpegMatroska` byte for byte, one by one (encoder "copy"): no decoding, no
+encoding, and a kill costs only those that still wait in the queue.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import errno
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsp.errors import InputError, MissingDependency
+from recordings.mjpeg_matroska import MjpegMatroska
 from recordings.storage import StorageError, fsync_folder, storage_error
 
 # name, pixel format, options: no encoder may hold pictures back (no B-frames, no look-ahead).
@@ -33,7 +35,6 @@ ENCODERS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("mjpeg", "yuvj420p", {"qscale": "3"}),
 )
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ENOENT, errno.ENOTDIR}
-COPY = "copy"  # as `encoder`: the camera's own MJPEG
 CONTAINER_OPTIONS = {"flush_packets": "1", "cluster_time_limit": "100"}
 
 
@@ -52,8 +53,7 @@ def probe_encoders() -> dict[str, bool]:
 
 
 class VideoFile:
-    """A Matroska file that takes pictures with a time each: BGR ones, or JPEGs when `encoder` is COPY. Not
-    thread-safe, encodes in the caller.
+    """A Matroska file that takes pictures (BGR) with a time each. Not thread-safe, encodes in the caller.
 
     Raises MissingDependency when no encoder can be opened, StorageError when the file cannot be written.
     """
@@ -70,9 +70,6 @@ class VideoFile:
         self._last_pts = -1
         rate = Fraction(fps if fps and fps > 0 else 30).limit_denominator(1001)
         self._container: Any = None
-        if encoder == COPY:
-            self._open_copy(rate)
-            return
         refused = []
         for name, pixels, options in ENCODERS:
             if encoder not in (None, name):
@@ -98,25 +95,13 @@ class VideoFile:
         )
 
     def _open(self, name: str, pixels: str, options: dict[str, str], rate: Fraction) -> None:
-        self._add_stream(name, pixels, rate)
-        self._stream.codec_context.gop_size = max(round(rate), 1)
-        self._stream.codec_context.options = options
-        self._stream.codec_context.open()
-
-    def _open_copy(self, rate: Fraction) -> None:
-        """The stream is described as an encoder's would be, but the encoder is never fed."""
-        try:
-            self._add_stream("mjpeg", "yuvj422p", rate)
-        except OSError as error:
-            self._abandon()
-            raise storage_error(error, self.path) from error
-        self.encoder = COPY
-
-    def _add_stream(self, name: str, pixels: str, rate: Fraction) -> None:
         self._container = self._av.open(str(self.path), "w", format="matroska", options=CONTAINER_OPTIONS)
         stream = self._container.add_stream(name, rate=rate)
         stream.width, stream.height, stream.pix_fmt = self.width_px, self.height_px, pixels
         stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
+        stream.codec_context.gop_size = max(round(rate), 1)
+        stream.codec_context.options = options
+        stream.codec_context.open()
         self._stream, self._pixels = stream, pixels
 
     def _abandon(self) -> None:
@@ -137,39 +122,20 @@ class VideoFile:
                 f"{self.path.name}: got a picture of shape {image.shape}, type {image.dtype}; this file takes"
                 f" ({self.height_px}, {self.width_px}, 3) uint8 BGR"
             )
-        pts = self._next_pts(t_ns)
+        if self._t0_ns is None:
+            self._t0_ns = t_ns
+        pts = max(round((t_ns - self._t0_ns) / 1e6), self._last_pts + 1)
         frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="bgr24")
         frame = frame.reformat(format=self._pixels)
         frame.pts, frame.time_base = pts, Fraction(1, 1000)
-        self._mux(lambda: self._stream.encode(frame))
-        return self._written(pts)
-
-    def write_jpeg(self, jpeg: bytes, t_ns: int) -> int:
-        """Put one JPEG into the file as it is; gives its time in the file as `write` does."""
-        pts = self._next_pts(t_ns)
-        packet = self._av.Packet(jpeg)
-        packet.stream, packet.time_base = self._stream, Fraction(1, 1000)
-        packet.pts = packet.dts = pts
-        packet.is_keyframe = True
-        self._mux(lambda: [packet])
-        return self._written(pts)
-
-    def _next_pts(self, t_ns: int) -> int:
-        if self._t0_ns is None:
-            self._t0_ns = t_ns
-        return max(round((t_ns - self._t0_ns) / 1e6), self._last_pts + 1)
-
-    def _written(self, pts: int) -> int:
-        self._last_pts = pts
-        self.frames += 1
-        return pts
-
-    def _mux(self, packets: Callable[[], Iterable[Any]]) -> None:
         try:
-            for packet in packets():
+            for packet in self._stream.encode(frame):
                 self._container.mux(packet)
         except OSError as error:
             raise storage_error(error, self.path) from error
+        self._last_pts = pts
+        self.frames += 1
+        return pts
 
     def close(self) -> None:
         """Flush the encoder, write the end of the file; harmless when repeated. Raises StorageError."""
@@ -177,9 +143,8 @@ class VideoFile:
             return
         container, self._container = self._container, None
         try:
-            if self.encoder != COPY:
-                for packet in self._stream.encode(None):
-                    container.mux(packet)
+            for packet in self._stream.encode(None):
+                container.mux(packet)
         except OSError as error:
             raise storage_error(error, self.path) from error
         finally:
@@ -249,7 +214,7 @@ class VideoWriter:
         self._named = False  # the file's name is on the medium
         self._lock = threading.Lock()
         self._queue: queue.SimpleQueue[QueuedFrame | None] = queue.SimpleQueue()
-        self.file: VideoFile | None = None
+        self.file: VideoFile | MjpegMatroska | None = None
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="hearth-video", daemon=True)
         self._thread.start()
@@ -289,13 +254,13 @@ class VideoWriter:
     def _write(self, frame: QueuedFrame) -> None:
         if self.file is None:
             if frame.jpeg is not None:
-                self.file = VideoFile(self.path, *frame.size, self._fps, COPY)
+                self.file = MjpegMatroska(self.path, *frame.size, self._fps)
             else:
                 height, width = frame.pixels().shape[:2]
                 self.file = VideoFile(self.path, width, height, self._fps, self._encoder)
         index = self.file.frames
-        if self.file.encoder == COPY:
-            pts_ms = self.file.write_jpeg(frame.jpeg or _as_jpeg(frame.pixels()), frame.t_ns)
+        if isinstance(self.file, MjpegMatroska):
+            pts_ms = self.file.write(frame.jpeg or _as_jpeg(frame.pixels()), frame.t_ns)
         else:
             try:
                 image = frame.pixels()

@@ -1,6 +1,6 @@
 """Started by test_kill.py: records noise and pictures in real time until it is killed.
 
-python kill_child.py <root> <episode id> <segment MiB>      prints one line when the first block is written
+python kill_child.py <root> <episode id> <segment MiB> [jpeg]    says when the first block is written
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ def main() -> None:
     rng = np.random.default_rng(1)
     noise = rng.integers(-(1 << 20), 1 << 20, (RATE, 4), np.int32) << 8
     pictures = [rng.integers(0, 255, (36, 64, 3), np.uint8).repeat(10, 0).repeat(10, 1) for _ in range(8)]
+    jpegs: list[bytes] = []  # given "jpeg": as a camera with MJPEG delivers them
+    if sys.argv[4:] == ["jpeg"]:
+        import cv2
+
+        jpegs = [cv2.imencode(".jpg", image)[1].tobytes() for image in pictures]
     profile = Profile(id=name, session="kill", created_utc="2026-01-01T00:00:00Z", origin="recorded")
     audio = {"rate_hz": RATE, "channels": 4, "format": "ambix", "bits": 24}
     video = {"width_px": 640, "height_px": 360, "fps": FPS}
@@ -37,7 +42,11 @@ def main() -> None:
             )
             block += 1
         while start + picture * 10**9 // FPS <= now:
-            writer.write_frame(pictures[picture % 8], start + picture * 10**9 // FPS, picture)
+            t_ns = start + picture * 10**9 // FPS
+            if jpegs:
+                writer.write_frame(None, t_ns, picture, jpeg=jpegs[picture % 8], size=(640, 360))
+            else:
+                writer.write_frame(pictures[picture % 8], t_ns, picture)
             picture += 1
         if block and not told:
             told = True

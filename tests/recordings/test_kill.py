@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 import soundfile
@@ -22,10 +24,12 @@ CHILD = Path(__file__).with_name("kill_child.py")
 REPOSITORY = Path(__file__).parents[2]
 
 
-def record_and_kill(root: Path, name: str, after_s: float, segment_mib: int = 1900) -> tuple[Path, int]:
+def record_and_kill(
+    root: Path, name: str, after_s: float, segment_mib: int = 1900, pictures: str = ""
+) -> tuple[Path, int]:
     """Run the child, kill it `after_s` after its first block; gives the folder and the time of the kill."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, str(CHILD), str(root), name, str(segment_mib)]
+    command = [sys.executable, str(CHILD), str(root), name, str(segment_mib), *pictures.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as child:
         assert child.stdout is not None
         started = child.stdout.readline().strip()
@@ -101,6 +105,29 @@ def test_a_torn_file_is_repaired_and_the_original_kept(tmp_path):
     assert 0 < len(samples) == soundfile.info(wav).frames
     np.testing.assert_array_equal(samples, expected_noise(len(samples)))
     assert not open_audio(wav).problems
+
+
+def test_a_killed_take_of_jpegs_keeps_every_whole_one_wherever_its_video_is_cut(tmp_path):
+    """As the kill left it, and cut within its last two pictures."""
+    path, killed_ns = record_and_kill(tmp_path, "jpegs", 0.8, pictures="jpeg")
+    data = (path / "video.mkv").read_bytes()
+    with av.open(str(path / "video.mkv")) as container:
+        jpegs = [bytes(packet) for packet in container.demux(video=0) if packet.size]
+    ends = [data.rfind(jpeg) + len(jpeg) for jpeg in jpegs[-3:]]
+    assert ends == sorted(ends) and len(jpegs) > 12
+    cuts = {len(data): 0, ends[2] - 1: 1, ends[1] + 16: 1, ends[1] - 700: 2}
+    for number, (end, lost) in enumerate(cuts.items()):
+        copy = tmp_path / f"copy-{number}"
+        shutil.copytree(path, copy)
+        (copy / "video.mkv").write_bytes(data[:end])
+        done = repair(copy, report=False)
+        assert done.ok, done.problems
+        episode = Episode.open(copy)
+        assert len(episode.frame_times()) == len(jpegs) - lost == sum(1 for _ in episode.frames())
+        with av.open(str(copy / "video.mkv")) as container:
+            assert [bytes(p) for p in container.demux(video=0) if p.size] == jpegs[: len(jpegs) - lost]
+        if not number:
+            assert losses_s(copy, killed_ns)["video"] <= 0.5
 
 
 def test_a_repair_that_was_cut_off_is_taken_up_again(tmp_path, monkeypatch):
