@@ -3,7 +3,7 @@ PY := .venv/bin/python
 HEARTH := .venv/bin/hearth
 ARGS ?=
 
-.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp lock clean
+.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp bench-capture lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -26,13 +26,16 @@ format: setup   ## rewrite the code in the project's format
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-main bench-dsp ## every figure beside its peers (QUICK=1: the short form)
+bench: bench-main bench-dsp bench-capture ## every figure beside its peers (QUICK=1: the short form)
 
 bench-main: setup ## the main job: kill test, live loss and latency, demo seeds
 	$(PY) -m bench.main
 
 bench-dsp: setup ## resampling and direction of arrival beside their peers
 	$(PY) -m bench.dsp
+
+bench-capture: setup-test ## clock, devices, kills, soak, alignment beside their peers (ARGS="clock kill": parts)
+	$(PY) -m bench.capture $(ARGS)
 
 setup:
 	@sh scripts/setup.sh run
