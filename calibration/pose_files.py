@@ -313,7 +313,7 @@ def from_recording(
         if not seen:
             got.skipped.append((name, "the board is not seen" if shown else "no picture of that time"))
             continue
-        moved = _moved(seen)
+        moved = movement(seen)
         if moved:
             got.skipped.append((name, moved))
             continue
@@ -323,7 +323,8 @@ def from_recording(
     return got
 
 
-def _moved(seen: list[Any]) -> str:
+def movement(seen: list[Any]) -> str:
+    """What moved too far between looks at the board (poses) or the marker (rays); "" when it stood still."""
     if isinstance(seen[0], BoardPose):
         far = max(float(np.linalg.norm(p.place_m - seen[0].place_m)) for p in seen)
         return f"the board moved by {100 * far:.1f} cm during the sweep" if far > MOVED_M else ""

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.pose_board import BoardFinder, BoardPose
-from calibration.pose_files import Sound, _moved, sweep_arrivals
+from calibration.pose_files import movement
 from calibration.pose_model import Floats
-from calibration.sweep import Sweep
+from calibration.sweep import Sweep, find_sweeps
 from dsp.errors import DeviceError, HearthError, InputError
 
 LOOK_EVERY_S = 0.3
@@ -106,9 +106,9 @@ class PoseGuide:
         start_ns = self._blocks[0][0]
         raw = np.concatenate([block for _, block in self._blocks])
         floats = raw.astype(np.float32) * np.float32(2.0**-31)
-        sound = Sound(dsp.convert(floats, source=self.format_name, target="ambix"), self.rate_hz)
-        for start_s, _ in sweep_arrivals(sound, self.sweep):
-            begin = start_ns + round(start_s * 1e9)
+        w = dsp.convert(floats, source=self.format_name, target="ambix")[:, 0]
+        for start_s in find_sweeps(w, self.sweep):
+            begin = start_ns + round(float(start_s) * 1e9)
             end = begin + round(self.sweep.seconds * 1e9)
             # What is cut at the front, by a gap for one, would be found as well, but not right.
             if begin < self._done_ns or start_s < 0.1:
@@ -126,7 +126,7 @@ class PoseGuide:
         if not seen:
             self._say("a sweep was heard, but the board is not seen whole; turn it towards the camera")
             return
-        moved = _moved(seen)
+        moved = movement(seen)
         if moved:
             self._say(f"{moved}; hold it still, best on a stand")
             return
@@ -215,6 +215,9 @@ def run_live(
                     item = waiting.get(timeout=0.5)
                 except queue.Empty:
                     continue
+                if lost.is_set():
+                    lost.clear()
+                    say("this computer is too slow: sound was lost; play the sweep again")
                 if isinstance(item, AudioBlock):
                     guide.add_sound(item.t_ns, item.samples)
                 elif isinstance(item, VideoFrame):
