@@ -16,13 +16,13 @@ from recordings.terminal import emit, progress
 
 def pose(
     sources: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
-            metavar="SOURCE...",
+            metavar="[SOURCE...]",
             help="a table of pairs (.csv), a folder of NAME.wav + NAME.png, a recording and its video, or an"
             " episode",
         ),
-    ],
+    ] = None,
     camera: Annotated[
         Path | None, typer.Option(help="result of `hearth calibrate camera`; not needed for 3-D points")
     ] = None,
@@ -84,6 +84,8 @@ def pose(
             {"good": True, "sweep": str(write_sweep)}, as_json, f"{write_sweep}: play this at every position"
         )
         return
+    if not sources:
+        raise InputError("nothing to read: name a table, a folder, a recording and its video, or an episode")
     on_board = Prior.of(_three("--speaker", speaker), speaker_sigma) if speaker else None
     arm = Prior.of(_three("--lever-arm", lever_arm), lever_arm_sigma) if lever_arm else None
     if live:
@@ -174,13 +176,11 @@ def _sweep(text: str) -> Any:
 
 def _write_sweep(path: Path, sweep: Any) -> None:
     import numpy as np
-    import soundfile
 
-    from recordings.storage import storage_errors
+    from calibration.pose_live import write_sound
 
     quiet = np.zeros(sweep.fs // 2)
-    with storage_errors(path):
-        soundfile.write(path, 0.5 * np.concatenate([quiet, sweep.signal, quiet]), sweep.fs, subtype="PCM_16")
+    write_sound(path, 0.5 * np.concatenate([quiet, sweep.signal, quiet]), sweep.fs, "PCM_16")
 
 
 def _gather(
@@ -223,10 +223,15 @@ def _gather(
             parsed = Board.parse(board) if board else None
             finder = BoardFinder(camera, parsed, marker, marker_size)
             how = f"board {parsed}" if parsed else f"marker {marker}"
+            if sound is not None and pictures is None:
+                raise InputError(
+                    f"{first}: no pictures; give the video as well, or a table of places (--seen, --claps)"
+                )
             if sound is None:
                 with progress(f"positions of {first.name}") as advance:
                     got = pose_files.from_folder(first, finder, sweep, format_name, advance)
             else:
+                assert pictures is not None
                 got = pose_files.from_recording(sound, pictures, finder, sweep, inputs)
     if camera_path is not None:
         got.inputs.append(camera_path)
@@ -235,8 +240,8 @@ def _gather(
 
 def _sound_and_pictures(
     sources: list[Path], video_offset_s: float, format_name: str | None
-) -> tuple[Any, Iterator[tuple[float, Any]], list[Path]]:
-    """Sound (None for a folder of pairs), pictures with seconds on the sound's clock, and the files."""
+) -> tuple[Any, Iterator[tuple[float, Any]] | None, list[Path]]:
+    """Sound (None for a folder of pairs), pictures with seconds on the sound's clock (or None), files."""
     from calibration.pose_files import Sound, read_sound
 
     first = sources[0]
@@ -244,7 +249,7 @@ def _sound_and_pictures(
         if len(sources) > 1:
             raise InputError("give one folder or one episode, or a recording and its video")
         if not (first / "episode.yaml").is_file():
-            return None, iter(()), []
+            return None, None, []
         import dsp
         from recordings.episode import Episode
 
@@ -263,7 +268,7 @@ def _sound_and_pictures(
         return sound, of_episode(), [first]
     sound = read_sound(first, format_name)
     if len(sources) == 1:
-        return sound, iter(()), [first]
+        return sound, None, [first]
     if len(sources) > 2:
         raise InputError("give a recording and one video of it")
 

@@ -130,18 +130,20 @@ def _finish_drift(got: Gathered, responses: list[Floats], sweep: Sweep) -> list[
 def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(line for line in file if not line.lstrip().startswith("#"))
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+        reader = csv.DictReader(lines)
         names = [name.strip() for name in reader.fieldnames or ()]
-        missing = [name for name in needed if name not in names]
-        if missing:
-            raise InputError(
-                f"{path}: no column {', '.join(missing)}; it has {', '.join(names) or 'no header'}"
-            )
         rows = [
             (i, {(k or "").strip(): (v or "").strip() for k, v in row.items() if isinstance(v, str | None)})
             for i, row in enumerate(reader, 2)
         ]
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise InputError(f"{path}: cannot be read as a table: {error}") from None
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise InputError(f"{path}: no column {', '.join(missing)}; it has {', '.join(names) or 'no header'}")
     return rows
 
 

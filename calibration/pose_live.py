@@ -40,6 +40,20 @@ class Taken:
     distance_m: float
 
 
+def write_sound(path: Path, samples: NDArray[Any], rate_hz: int, subtype: str) -> None:
+    """A WAV file, all of it or nothing. Raises StorageError."""
+    import io
+
+    import soundfile
+
+    from recordings.storage import storage_errors, write_atomic
+
+    data = io.BytesIO()
+    soundfile.write(data, samples, rate_hz, subtype=subtype, format="WAV")
+    with storage_errors(path):
+        write_atomic(path, data.getvalue())
+
+
 class PoseGuide:
     """Feed it blocks of sound and pictures as they come; it writes positions and says what to do next.
 
@@ -148,12 +162,11 @@ class PoseGuide:
 
     def _write(self, name: str, raw: NDArray[np.int32], grey: NDArray[np.uint8]) -> None:
         import cv2
-        import soundfile
 
         from recordings.storage import storage_errors, write_atomic
 
+        write_sound(self.folder / f"{name}.wav", raw, self.rate_hz, "PCM_24")
         with storage_errors(self.folder):
-            soundfile.write(self.folder / f"{name}.wav", raw, self.rate_hz, subtype="PCM_24")
             write_atomic(self.folder / f"{name}.png", cv2.imencode(".png", grey)[1].tobytes())
 
     def next_place(self) -> str:

@@ -22,7 +22,7 @@ from calibration.pose_model import rotation_angle_deg, rotation_from_vector
 from calibration.pose_report import quaternion_xyzw
 from calibration.result import CalibrationResult, load
 from calibration.sweep import Sweep
-from dsp.errors import CheckFailed, InputError
+from dsp.errors import CheckFailed, HearthError, InputError
 from tests.calibration.pose_scene import BOARD, CAMERA, FS, LEVER, ROTATION, direction, draw, heard, scene
 from tests.test_cli_json import assert_documented
 
@@ -218,7 +218,7 @@ def test_a_table_of_pairs_and_a_refusal_that_writes_no_result(tmp_path: Path):
 
 
 def test_the_sweep_is_written_to_be_played(tmp_path: Path):
-    found = run("none", "--write-sweep", tmp_path / "sweep.wav", "--sweep", SWEEP)
+    found = run("--write-sweep", tmp_path / "sweep.wav", "--sweep", SWEEP)
     assert_documented("calibrate pose", found)
     x, fs = soundfile.read(tmp_path / "sweep.wav")
     assert fs == 48000 and len(x) == 48000 + 24000 and np.abs(x).max() == pytest.approx(0.5, abs=0.01)
@@ -235,6 +235,18 @@ def test_what_is_wrong_with_the_input_is_named(tmp_path: Path):
         run(table(tmp_path, ["1,0,1,0,0"]))
     with pytest.raises(InputError, match="three numbers in metres"):
         run(table(tmp_path, ["1,0,1,0,0"]), "--lever-arm", "0.1")
+    with pytest.raises(InputError, match="nothing to read"):
+        run()
+    (tmp_path / "no_table.csv").write_bytes(bytes(range(256)))
+    with pytest.raises(InputError, match="cannot be read as a table"):
+        run(tmp_path / "no_table.csv")
+    with pytest.raises(HearthError, match="no/where"):
+        run("--write-sweep", tmp_path / "no" / "where" / "sweep.wav")
+    soundfile.write(tmp_path / "take.wav", np.zeros((100, 4)), FS)
+    with pytest.raises(InputError, match="give the video as well"):
+        run(
+            tmp_path / "take.wav", "--camera", camera_file(tmp_path), "--board", BOARD, "--format", "ambix"
+        )  # fmt: skip
     with pytest.raises(InputError, match="--camera"):
         run(tmp_path, "--board", "chessboard 7x5 40mm")
     with pytest.raises(InputError, match="not both"):
