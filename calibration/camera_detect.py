@@ -61,6 +61,7 @@ class Detector:
 
     def __init__(self, board: Board) -> None:
         self.board = board
+        self._flat = board.corners_m[:, :2] / board.square_m
         self._charuco: list[Any] = []
         if board.kind == "charuco":
             import cv2
@@ -121,8 +122,9 @@ class Detector:
         the saddle of their window, and what then has not two dark and two bright squares around it goes."""
         if len(ids) < 4:
             return None
-        found = np.isin(np.arange(len(self.board.corners_m)), ids)
-        grid = _Grid(self.board, ids, points)
+        found = np.zeros(len(self._flat), bool)
+        found[ids] = True
+        grid = _Grid(self._flat, ids, points)
         if not found.all() and len(ids) >= _ENOUGH:
             ids, points = grid.complete(grey.shape)
         spacing = _spacing(self.board, ids, points)
@@ -153,28 +155,25 @@ class Detector:
 class _Grid:
     """Where the corners of a board should be in a picture, from those that were found."""
 
-    def __init__(self, board: Board, ids: NDArray[np.int32], points: Floats) -> None:
+    def __init__(self, flat: Floats, ids: NDArray[np.int32], points: Floats) -> None:
+        """flat: all corners (n, 2) in squares; ids, points: those found."""
         import cv2
 
-        self.flat = board.corners_m[:, :2] / board.square_m
-        self._ids, self._points = ids, points
-        self.matrix = None
-        if len(ids) >= 4:
-            self.matrix, _ = cv2.findHomography(self.flat[ids], points)
-
-    def _map(self, flat: Floats) -> Floats:
-        assert self.matrix is not None
-        mapped = np.c_[flat, np.ones(len(flat))] @ self.matrix.T
-        return np.asarray(mapped[:, :2] / mapped[:, 2:])
+        self.flat, self._ids, self._points = flat, ids, points
+        self.matrix = cv2.findHomography(flat[ids], points)[0] if len(ids) >= 4 else None
+        if self.matrix is None:
+            return
+        # All corners through the homography, and the pixels by which a square along x and y moves them.
+        h = self.matrix
+        x, y = flat[:, 0], flat[:, 1]
+        below = h[2, 0] * x + h[2, 1] * y + h[2, 2]
+        self._mapped = np.stack([(h[k, 0] * x + h[k, 1] * y + h[k, 2]) / below for k in (0, 1)], axis=1)
+        self._along_x = (h[:2, 0] - self._mapped * h[2, 0]) / below[:, None]
+        self._along_y = (h[:2, 1] - self._mapped * h[2, 1]) / below[:, None]
 
     def steps(self, ids: NDArray[np.int32]) -> tuple[Floats, Floats]:
         """Pixels by which one square along x and along y moves a corner; both (n, 2)."""
-        h = 0.25
-        x, y = np.array([h, 0.0]), np.array([0.0, h])
-        at = self.flat[ids]
-        return (self._map(at + x) - self._map(at - x)) / (2 * h), (self._map(at + y) - self._map(at - y)) / (
-            2 * h
-        )
+        return self._along_x[ids], self._along_y[ids]
 
     def height(self, ids: NDArray[np.int32]) -> Floats:
         """Smallest distance in pixels between opposite sides of a square at each corner: what a slanted
@@ -183,7 +182,7 @@ class _Grid:
             return np.full(len(ids), np.inf)
         x, y = self.steps(ids)
         area = np.abs(x[:, 0] * y[:, 1] - x[:, 1] * y[:, 0])
-        longest = np.maximum(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
+        longest = np.maximum(np.hypot(x[:, 0], x[:, 1]), np.hypot(y[:, 0], y[:, 1]))
         return np.asarray(area / np.maximum(longest, 1e-9))
 
     def agrees(
@@ -195,7 +194,7 @@ class _Grid:
         if self.matrix is None or np.count_nonzero(keep) < 6:
             return good
         used = np.flatnonzero(keep)
-        rest = points - self._map(self.flat[ids])
+        rest = points - self._mapped[ids]
         expected = _local(self.flat[ids], self.flat[ids[used]], rest[used])
         away = np.linalg.norm(rest - expected, axis=1)
         return np.asarray(away <= np.maximum(2.0, _AGREES * np.nan_to_num(spacing)))
@@ -205,11 +204,13 @@ class _Grid:
         lens adds is taken from the nearest corners found."""
         if self.matrix is None:
             return self._ids, self._points
-        rest = self._points - self._map(self.flat[self._ids])
-        missing = np.setdiff1d(np.arange(len(self.flat), dtype=np.int32), self._ids)
+        rest = self._points - self._mapped[self._ids]
+        absent = np.ones(len(self.flat), bool)
+        absent[self._ids] = False
+        missing = np.flatnonzero(absent).astype(np.int32)
         far = np.linalg.norm(self.flat[missing][:, None] - self.flat[self._ids][None], axis=2)
         lens = _local(self.flat[missing], self.flat[self._ids], rest)
-        predicted = self._map(self.flat[missing]) + lens
+        predicted = self._mapped[missing] + lens
         inside = ((predicted > 0) & (predicted < [shape[1] - 1, shape[0] - 1])).all(1)
         # Extrapolation over more than two squares is guessing.
         inside &= far.min(axis=1) <= 2.3
@@ -377,20 +378,15 @@ def _edge_width(grey: NDArray[np.uint8], board: Board, ids: NDArray[np.int32], p
     a, b = (points[[pair[k] for pair in pairs[:: max(1, len(pairs) // 40)]]] for k in (0, 1))
     along = b - a
     length = np.linalg.norm(along, axis=1)
-    # Across the edge, as far as nothing else begins.
-    reach = np.maximum((0.9 * _gap(board) or 0.3) * length, 2.0)
+    # Across the edge, as far as nothing else begins, every quarter of a pixel.
+    reach = max(float(np.median((0.9 * _gap(board) or 0.3) * length)), 2.0)
     across_edge = np.stack([-along[:, 1], along[:, 0]], axis=1) / length[:, None]
-    steps = np.linspace(-1, 1, 41)
-    where = (a + b)[:, None] / 2 + (steps[None, :] * reach[:, None])[..., None] * across_edge[:, None]
-    profile = cv2.remap(
-        grey, where[..., 0].astype(np.float32), where[..., 1].astype(np.float32), cv2.INTER_LINEAR
-    ).astype(np.float64)
-    # Over one pixel, so that a small step of the sampling does not divide noise.
-    one = np.maximum(np.rint(1 / (steps[1] - steps[0]) / reach).astype(int), 1)
-    widths = []
-    for row, lag, far in zip(profile, one, reach, strict=True):
-        steepest = np.abs(row[lag:] - row[:-lag]).max() if lag < len(row) else 0.0
-        contrast = np.ptp(row)
-        if contrast > 20:
-            widths.append(contrast / max(steepest, 1e-9) * lag * (steps[1] - steps[0]) * far)
-    return float(np.median(widths)) if len(widths) >= 4 else float("nan")
+    steps = np.arange(-reach, reach + 0.01, 0.25)
+    where = ((a + b)[:, None] / 2 + steps[None, :, None] * across_edge[:, None]).astype(np.float32)
+    profile = cv2.remap(grey, where[..., 0], where[..., 1], cv2.INTER_LINEAR).astype(np.float32)
+    steepest = np.abs(profile[:, 4:] - profile[:, :-4]).max(axis=1)
+    contrast = profile.max(axis=1) - profile.min(axis=1)
+    clear = contrast > 20
+    if np.count_nonzero(clear) < 4:
+        return float("nan")
+    return float(np.median(contrast[clear] / np.maximum(steepest[clear], 1e-6)))
