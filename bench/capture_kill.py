@@ -324,6 +324,11 @@ def _look(episode: Path, start_ns: int, killed_ns: int, outcome: Outcome) -> Non
     sound = np.concatenate(stretches)
     if not np.array_equal(sound, pattern(0, len(sound))):
         outcome.faults.append("a sample is not the one that was recorded")
+    if not (episode / "video.mkv").is_file():  # killed before a picture was on the disk: all are lost
+        outcome.opens = len(sound) > 0
+        outcome.sound_lost_s = (killed_ns - start_ns) / 1e9 - len(sound) / RATE
+        outcome.pictures_lost_s = (killed_ns - start_ns) / 1e9
+        return
     numbers, stamps = [], []
     with av.open(str(episode / "video.mkv")) as container:
         for frame in container.decode(video=0):

@@ -239,6 +239,8 @@ class VideoWriter:
             self._queue.put(frame)
 
     def _run(self) -> None:
+        with suppress(ImportError):  # before the first picture: it takes a third of a second
+            import av  # noqa: F401
         while (frame := self._queue.get()) is not None:
             with self._lock:
                 self._waiting_bytes -= frame.nbytes
