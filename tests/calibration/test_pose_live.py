@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from calibration.pose_board import BoardFinder
-from calibration.pose_files import Sound, from_recording
+from calibration.pose_files import Sound, from_recording, from_seen_table
 from calibration.pose_live import PoseGuide
 from calibration.pose_model import Prior, rotation_angle_deg
 from calibration.pose_solver import solve_pose
@@ -88,3 +88,23 @@ def test_a_gap_in_the_sound_breaks_a_sweep(tmp_path: Path):
         guide.add_frame(t_ns, images[0])
         guide.add_sound(t_ns, raw[first : first + 2400])
     assert guide.taken == []
+
+
+def test_a_handheld_phone_that_was_seen_at_pixels(tmp_path: Path):
+    rng = np.random.default_rng(4)
+    rows, parts = ["time_s,u_px,v_px,distance_m"], []
+    for k in range(8):
+        far = rng.uniform(0.7, 2.0)
+        p = far * np.array([rng.uniform(-0.8, 0.8), rng.uniform(-0.45, 0.45), 1.0])
+        u = ROTATION @ (p - LEVER)
+        parts.append(heard(SWEEP.signal, u / np.linalg.norm(u), rng))
+        pixel = CAMERA.project(p)
+        rows.append(f"{0.9 * k + 0.45:.2f},{pixel[0]:.1f},{pixel[1]:.1f},{np.linalg.norm(p):.2f}")
+    rows.append("60.0,600,300,1.0")
+    table = tmp_path / "seen.csv"
+    table.write_text("\n".join(rows) + "\n")
+    got = from_seen_table(Sound(np.concatenate(parts), FS), table, CAMERA, SWEEP, [])
+    assert len(got.sightings) == 8 and "no sweep is heard at 60.00 s" in got.skipped[0][1]
+    fit = solve_pose(got.sightings, lever_arm=Prior.of(LEVER, 0.01), leave_one_out=False)
+    assert rotation_angle_deg(fit.rotation, ROTATION) < 0.5
+    assert np.isnan(fit.speaker_m).all()
