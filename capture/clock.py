@@ -100,7 +100,9 @@ class AudioClock:
         self._batch = 0.0
         self._late_limit = self._late_limit_flagged = _LOSS_FLOOR_NS
         self._recent: deque[float] = deque(maxlen=512)
-        self._points: list[tuple[int, int, float, float]] = []  # (segment, frame, time, window s)
+        # The earliest arrival of each window: segment, frame, time. Of a fixed size: a take can last days.
+        self._points = np.zeros((_HISTORY, 3))
+        self._point_count = 0
         self._segment = 0
         self._count = 0
         self._losses = 0
@@ -214,7 +216,7 @@ class AudioClock:
             return
         errors = [(k, t - self.line_ns(k)) for k, t in self._window]
         best = min(errors, key=lambda e: e[1])
-        self._points.append((self._segment, best[0], self.line_ns(best[0]) + best[1], _ACQUIRE_S))
+        self._note_point(best[0], self.line_ns(best[0]) + best[1])
         half = [e for k, e in errors if k - self._start_k > _ACQUIRE_S * self.rate_hz / 2]
         self._spread = abs(min(half, default=0.0) - best[1]) if self._late_biased else float(np.std(half))
         self._acquiring = False
@@ -249,14 +251,12 @@ class AudioClock:
             self._points_break()
             self._t += error
             self._batches = deque((late - error for late in self._batches), maxlen=self._batches.maxlen)
-            self._points.append((self._segment, frame, self.line_ns(frame), window / self.rate_hz))
+            self._note_point(frame, self.line_ns(frame))
             return
         t = self.line_ns(frame) + error
-        self._points.append((self._segment, frame, t, window / self.rate_hz))
+        self._note_point(frame, t)
         if self._late_biased:  # a window without any early arrival says little
             error = min(error, 3.0 * self._spread + _QUIET_NS)
-        if len(self._points) > _HISTORY:
-            del self._points[1:-1:2]
         self._spread += 0.1 * (abs(error) - self._spread)
         self._set_late_limit()
         omega = 2.0 * math.pi * self._bandwidth * window / self.rate_hz
@@ -354,14 +354,22 @@ class AudioClock:
     def _points_break(self) -> None:
         self._segment += 1
 
+    def _note_point(self, frame: int, t: float) -> None:
+        if self._point_count == _HISTORY:  # full: every second one stays
+            self._point_count = _HISTORY // 2
+            self._points[: self._point_count] = self._points[::2]
+        self._points[self._point_count] = self._segment, frame, t
+        self._point_count += 1
+
     def _fit(self) -> tuple[float, float]:
         """Drift and its standard error, ppm: one robust slope, one intercept per gap-free segment."""
-        if len(self._points) < 3:
+        segment, frame, t = self._points[: self._point_count].T
+        if self._point_count < 3:
             return (1.0 - self._period / self._nominal) * 1e6 if not self._acquiring else 0.0, math.nan
         found = fit_envelope(
-            (np.array([p[1] for p in self._points], np.float64) - self._points[0][1]) * self._nominal / _NS,
-            np.array([p[2] - (p[1] - self._points[0][1]) * self._nominal for p in self._points]) / _NS,
-            np.unique(np.array([p[0] for p in self._points]), return_inverse=True)[1],
+            (frame - frame[0]) * self._nominal / _NS,
+            (t - (frame - frame[0]) * self._nominal) / _NS,
+            np.unique(segment, return_inverse=True)[1],
         )
         sigma = math.hypot(_SIGMA_FACTOR * found.slope_sigma * 1e6, _WANDER_PPM)
         return (1.0 / (1.0 + found.slope) - 1.0) * 1e6, sigma

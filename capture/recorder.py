@@ -28,6 +28,7 @@ from capture.fanout import Fanout, Subscription
 from capture.folder_watch import FolderWatch
 from capture.recording import Meter, Recording, StopReason, sound_findings
 from capture.rig import Rig
+from capture.steady_memory import keep_memory_steady
 from dsp.errors import DeviceError, InputError
 from recordings.av_offset import AvOffset, SlateWatch, offset_of
 from recordings.episode import Episode, video_stream
@@ -99,6 +100,7 @@ class Recorder:
         from recordings.writer import EpisodeWriter
 
         check_room(self.root, self.rig.storage.min_free_mib)
+        keep_memory_steady()
         self._writer = EpisodeWriter.create(
             self.root,
             self.profile,

@@ -16,6 +16,7 @@ from capture.blocks import AudioBlock, AudioInfo, monotonic_ns
 from capture.disk_room import check_room
 from capture.fanout import Fanout
 from capture.rig import Rig
+from capture.steady_memory import keep_memory_steady
 from dsp.errors import InputError
 from edge.live_chain import RATE_HZ, AudioChain, AudioWorker, StageTimes, VideoWorker
 from edge.stream import CommandServer, Header, Publisher
@@ -140,6 +141,7 @@ class LiveService:
     def start(self) -> None:
         """Load the kernels, then start recorder, chain and sources. Returns when sound is on its way."""
         began = time.monotonic()
+        keep_memory_steady()
         warm(self.opened.audio_info)
         if self.recorder is not None:
             self.recorder.start()
