@@ -200,7 +200,7 @@ def _folder(variable: str, requirement: str, place: Path) -> tuple[Path | None, 
     return (target, "") if done.returncode == 0 else (None, f"pip cannot install {requirement}")
 
 
-def _child(folder: Path, code: str, arrays: dict[str, Any]) -> Any:
+def in_other_python(folder: Path, code: str, arrays: dict[str, Any]) -> Any:
     """Run code in a Python that finds `folder` first; it gets `arrays` as `data` and sets `answer`."""
     with tempfile.TemporaryDirectory() as place:
         np.savez(Path(place) / "in.npz", **arrays)
@@ -247,7 +247,7 @@ answer = [model.fx, model.fy, model.cx, model.cy, *[float(v) for v in model.dist
 def _lensboy(folder: Path, board: Board, pictures: list[NDArray[np.uint8]]) -> CameraModel:
     arrays = {"pictures": np.stack(pictures), "board": str(board)}
     sides = {"square": board.square_m, "marker": board.marker_m}
-    parameters = np.array(_child(folder, LENSBOY, {**arrays, **sides}))
+    parameters = np.array(in_other_python(folder, LENSBOY, {**arrays, **sides}))
     height, width = pictures[0].shape
     return CameraModel(width, height, "plumb_bob", parameters)
 
@@ -260,8 +260,8 @@ def _both_lines(opencv5: Path | None, why: str, sets: dict[str, list[View]]) -> 
             not_measured(name, "", "<=", 1e-6, why)
             continue
         arrays = {"pictures": np.stack([view.grey for view in views]), "board": BOARDS[kind]}
-        here = _child(REPOSITORY, OURS, arrays)
-        there = _child(opencv5, OURS, arrays)
+        here = in_other_python(REPOSITORY, OURS, arrays)
+        there = in_other_python(opencv5, OURS, arrays)
         note(f"compared: OpenCV {here['opencv']} and {there['opencv']}")
         if here["opencv"].split(".")[0] == there["opencv"].split(".")[0] or here["names"] != there["names"]:
             not_measured(name, "", "<=", 1e-6, "not two lines, or not the same views found")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.board import BLACK, Board
+from calibration.saddle import polished
 from dsp.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -355,7 +356,7 @@ def _sub_pixel(grey: NDArray[np.uint8], points: Floats, half: int) -> Floats:
 
     stop = (cv2.TERM_CRITERIA_EPS + cv2.TERM_CRITERIA_MAX_ITER, 40, 1e-3)
     start = np.ascontiguousarray(points, dtype=np.float32).reshape(-1, 1, 2)
-    return _points(cv2.cornerSubPix(grey, start, (half, half), (-1, -1), stop))
+    return polished(grey, _points(cv2.cornerSubPix(grey, start, (half, half), (-1, -1), stop)), half)
 
 
 def _edge_width(grey: NDArray[np.uint8], board: Board, ids: NDArray[np.int32], points: Floats) -> float:
