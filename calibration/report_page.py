@@ -43,7 +43,7 @@ th { color: var(--soft); font-weight: 500; }
 td.number { text-align: right; }
 .wide { overflow-x: auto; }
 .row { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; margin: 1rem 0; }
-figure { margin: 0; flex: 0 1 31.5rem; background: var(--card); border: 1px solid var(--line);
+figure { margin: 0; flex: 0 1 30.4rem; background: var(--card); border: 1px solid var(--line);
          border-radius: .4rem;
          padding: .5rem; max-width: 100%; }
 figure svg, figure img { max-width: 100%; height: auto; display: block; }
