@@ -129,8 +129,9 @@ class SourceEvent:
 
     source: "microphone", "camera", "camera <name>" for a further one, "disk".
     kind: "ended" (a file or the virtual scene is over), "lost", "returned", "overflow", "stalled", "error",
-    "frozen" and "thawed" (a camera that repeats one picture), "rate" (it is slower than asked), "channels"
-    (the running sound shows a fault of its channels, or no longer does), "warning" (how it is connected).
+    "frozen" and "thawed" (a camera that repeats one picture), "size" (its pictures have another size), "rate"
+    (it is slower than asked), "channels" (the running sound shows a fault of its channels, or no longer
+    does), "warning" (how it is connected).
     """
 
     t_ns: int

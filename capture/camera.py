@@ -13,7 +13,7 @@ from collections import Counter, deque
 from typing import Any
 
 from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
-from capture.camera_address import is_network_address, without_secrets
+from capture.camera_address import is_network_address, shown_address
 from capture.camera_clock import PictureClock, Stamp
 from capture.camera_devices import camera_devices, find_camera, list_cameras, stable_name
 from capture.camera_link import CameraEnded, CameraLink, CameraSettings, Picture
@@ -24,7 +24,7 @@ from dsp.errors import DeviceError
 __all__ = ["LiveCamera", "camera_devices", "list_cameras"]
 
 _NS = 1_000_000_000
-_RETRY_S = (0.25, 0.5, 1.0, 2.0, 5.0)  # waits before opening again; the last one repeats
+_RETRY_S = (0.25, 0.5, 1.0, 2.0)  # waits before opening again; the last one repeats
 _MEASURE_S = 0.8  # how long pictures are watched at opening to measure their rate
 _SILENCE_S = 0.9  # without a picture: "stalled", so that it is known within a second
 _LOOK_S = 0.25  # the longest time between two looks
@@ -78,6 +78,7 @@ class LiveCamera:
         self._frames = FrameWatch()
         self._counts: Counter[str] = Counter()
         self._seq = 0
+        self._sent_size: tuple[int, int] | None = None  # of the picture delivered last
         self._away_since: int | None = None  # the last picture's arrival while it is stalled or lost
         self._tries = 0  # to open it again
         self._slow_since: int | None = None
@@ -103,7 +104,7 @@ class LiveCamera:
         """For messages; without a password."""
         if isinstance(self.address, int):
             return f"/dev/video{self.address}"
-        return str(without_secrets(self.address))
+        return shown_address(self.address)
 
     @property
     def measured_fps(self) -> float | None:
@@ -312,6 +313,10 @@ class LiveCamera:
             return  # opened, not started: it only keeps up
         if self._away_since is not None:
             self._returned(stamp)
+        if self._sent_size not in (None, picture.size):
+            width, height = picture.size
+            self._event("size", f"pictures are {width}x{height} now", width_px=width, height_px=height)
+        self._sent_size = picture.size
         if change is not None:
             self._event(change.kind, change.detail, **change.data)
         self._counts["pictures"] += 1

@@ -11,17 +11,20 @@ def is_network_address(address: int | str) -> bool:
     return isinstance(address, str) and re.match(r"^[A-Za-z][A-Za-z0-9+.-]*://", address) is not None
 
 
-_SECRET_KEYS = re.compile(
-    r"(?i)([?&;][^=&;\s]*(?:pass|pwd|psw|user|usr|login|token|key|auth|secret)[^=&;\s]*=)[^&;\s'\"]+"
-)
 _BARE = re.compile(
     r"(?<![^\s'\"(=])[^\s'\":/@]+:(?!//)[^\s'\"@]+@(?=[\w.\[-])"
 )  # user:password@host, no scheme
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s'\"]+)")
 
 
+def shown_address(address: str) -> str:
+    """One whole address as it may be shown and stored: where it is, and none of what may be secret."""
+    scheme, mark, rest = address.partition("://")
+    return f"{scheme}{mark}{_safe(rest)}" if mark else str(without_secrets(address))
+
+
 def without_secrets(value: Any) -> Any:
-    """The same plain value with user names and passwords of addresses replaced by `***`, in every text."""
+    """The same plain value with what may be secret in addresses replaced by `***`, in every text."""
     if isinstance(value, str):
         return _BARE.sub("***@", _ADDRESS.sub(lambda found: found[1] + _safe(found[2]), value))
     if isinstance(value, dict):
@@ -32,11 +35,16 @@ def without_secrets(value: Any) -> Any:
 
 
 def _safe(rest: str) -> str:
-    """What follows `scheme://`. A password may hold @ and / where somebody forgot to quote it."""
-    place, mark, query = rest.partition("?")
+    """What follows `scheme://`: user and password go, and the whole query and fragment; of the path each part
+    with `key=value`, where some cameras want the password. It may hold @ and / that somebody forgot to quote.
+    """
+    place, mark = re.match(r"([^?#]*)([?#]?)", rest).groups()  # type: ignore[union-attr]
+    if "@" in rest[len(place) :] and ":" in place.partition("/")[0] and "@" not in place:
+        return f"***@{_safe(rest.rpartition('@')[2])}"  # `user:pass?word@host`
     host, slash, path = place.partition("/")
     if "@" in host:
-        place = f"***@{host.rpartition('@')[2]}{slash}{path}"
-    if "@" in path and re.search(r":(?!\d+$)", host):  # `user:pa/ss@host`: no port, so it is a password
-        place = f"***@{path.rpartition('@')[2]}"
-    return _SECRET_KEYS.sub(r"\1***", f"{place}{mark}{query}")
+        host = f"***@{host.rpartition('@')[2]}"
+    elif "@" in path and re.search(r":(?!\d+$)", host):  # `user:pa/ss@host`: no port, so it is a password
+        host, slash, path = f"***@{path.rpartition('@')[2]}".partition("/")
+    path = "/".join("***" if re.search(r"=|%3d", part, re.I) else part for part in path.split("/"))
+    return f"{host}{slash}{path}{mark}{'***' * bool(mark)}"

@@ -78,7 +78,7 @@ class FrameWatch:
                 change = self._change("thawed", f"the picture moves again after {still_s:.1f} s", still_s)
             self._since_ns, self._same, self._frozen = t_ns, 0, False
         self._last = now
-        if damaged or (jpeg is not None and not jpeg_is_whole(jpeg)):
+        if damaged or (jpeg is not None and not (jpeg_is_whole(jpeg) and jpeg_size(jpeg))):
             flags.append("damaged")
             self.counts["damaged"] += 1
         return tuple(flags), change

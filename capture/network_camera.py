@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from capture.blocks import monotonic_ns
-from capture.camera_address import without_secrets
+from capture.camera_address import shown_address
 from capture.camera_link import CameraEnded, CameraSettings, Picture
 from capture.frame_watch import jpeg_size
 from dsp.errors import DeviceError
@@ -26,7 +26,7 @@ class NetworkLink:
         """Raises DeviceError."""
         import av
 
-        self.name = str(without_secrets(address))
+        self.name = shown_address(address)
         self.backend = "rtsp" if address.lower().startswith("rtsp") else "http"
         self._pending: list[Picture] = []
         options = {
@@ -69,6 +69,8 @@ class NetworkLink:
             return f"{self.name}: no picture within {deadline_s:g} s. Is the camera on and reachable?"
         if isinstance(error, av.error.HTTPUnauthorizedError | av.error.HTTPForbiddenError):
             return f"{self.name}: refused; put user and password into the address (`camera.url`)"
+        if isinstance(error, av.error.InvalidDataError):
+            return f"{self.name}: answers, but not with pictures; is it the stream's address (`camera.url`)?"
         # Not str(error): that holds the address with its password.
         text = getattr(error, "strerror", "") or type(error).__name__
         return (

@@ -87,6 +87,7 @@ class Recorder:
         self._fast = "fast" in (rig.microphone.pace, rig.camera.pace)
         self._picture_ns: dict[str, int] = {}  # per camera: of the newest picture taken from the queue
         self._pictures_over: set[str] = set()  # cameras that said that they ended
+        self._cameras_away: set[str] = set()  # those that are stalled or lost, and not yet back
         self._hurry = threading.Event()  # end without waiting for pictures
         self._away = False  # the microphone is lost and not yet back
 
@@ -162,7 +163,8 @@ class Recorder:
         if self._as_jpeg:
             self._writer.close_streams()
         offset, note = self._estimate_offset()
-        if counts := self.opened.camera_counts():
+        counts = self.opened.camera_counts()
+        if counts:
             self._writer.add_check("cameras", counts)
         if self.opened.scene is not None:
             truth = json.dumps(self.opened.scene.truth.to_dict(), indent=1)
@@ -183,6 +185,7 @@ class Recorder:
             more_pictures=dict(self._more_pictures),
             lost_frames=episode.checks["audio"].get("lost_frames", self._lost),
             dropped_pictures=self._dropped,
+            estimated=bool(self._cameras_away) or any(c.get("dropped_estimated") for c in counts.values()),
             clock=episode.checks["clocks"],
             av_offset=offset,
             av_offset_note=note,
@@ -211,9 +214,10 @@ class Recorder:
             time.sleep(0.005)
 
     def _pictures_missing(self, camera: str) -> int:
-        """How many pictures lack up to the end of the sound; 0 for live sources, which drop their own."""
+        """How many pictures lack up to the end of the sound, by the camera's rate. A live camera counts its
+        own losses, but not those after which no picture came any more."""
         info = self.opened.infos.get(camera) if camera else self.opened.video_info
-        if not self._fast or self._first is None or info is None:
+        if self._first is None or info is None or not (self._fast or camera in self._cameras_away):
             return 0
         newest = self._picture_ns.get(camera)
         if camera in self._pictures_over or (newest is not None and newest >= self._end_ns):
@@ -228,10 +232,12 @@ class Recorder:
             missing = self._pictures_missing(camera)
             if missing:
                 self._dropped += missing
-                detail = f"about {missing} pictures before the end of the sound did not come in time"
+                detail = f"about {missing} pictures before the end of the sound did not come"
                 source = f"camera {camera}".strip()
                 event = SourceEvent(self._end_ns, source, "stalled", detail, {"dropped": missing})
                 self._source_event(video_stream(camera), event)
+                begin_ns = self._picture_ns.get(camera, self._first.t_ns if self._first else self._end_ns)
+                self._writer.gap(video_stream(camera), begin_ns, "camera", dropped=missing, estimated=True)
 
     # ------------------------------------------------------------------ threads
 
@@ -365,8 +371,13 @@ class Recorder:
             event.kind, event.t_ns, stream=stream, source=event.source, detail=event.detail, **event.data
         )
         if stream != "audio":
+            camera = next(c for c in self._cameras if video_stream(c) == stream)
             if event.kind == "ended":
-                self._pictures_over.update(c for c in self._cameras if video_stream(c) == stream)
+                self._pictures_over.add(camera)
+            elif event.kind in ("lost", "stalled"):
+                self._cameras_away.add(camera)
+            elif event.kind == "returned":
+                self._cameras_away.discard(camera)
             return
         self._away = event.kind == "lost" or (self._away and event.kind != "returned")
         if event.kind == "ended":  # sound decides: a camera file may be shorter
@@ -417,19 +428,19 @@ class Recorder:
 
         assert self._on_meter is not None
         blocks: list[NDArray[np.float32]] = []
-        events: list[SourceEvent] = []
+        told = 0  # of the events of all sources
         last = monotonic_ns()
         while not self._stopping.is_set():
             item = subscription.get(timeout=0.2)
             if isinstance(item, AudioBlock):
                 blocks.append(item.as_float())
-            elif isinstance(item, SourceEvent):
-                events.append(item)
             if monotonic_ns() - last < 200_000_000:
                 continue
             last = monotonic_ns()
             sound = np.concatenate(blocks) if blocks else np.zeros((1, self.opened.audio_info.channels), "f4")
             levels = dsp.levels(sound)
+            events = tuple(self._events[told:])
+            told += len(events)
             self._on_meter(
                 Meter(
                     seconds=self.seconds,
@@ -443,10 +454,10 @@ class Recorder:
                     dropped_pictures=self._dropped,
                     waiting=sum(s.depth for s in self._subscriptions),
                     minutes_left=self._minutes_left(),
-                    events=tuple(events),
+                    events=events,
                 )
             )
-            blocks, events = [], []
+            blocks = []
         subscription.close()
 
     # ------------------------------------------------------------------ at the end

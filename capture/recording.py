@@ -50,6 +50,7 @@ class Recording:
     more_pictures: dict[str, int]  # of the further cameras, by name
     lost_frames: int
     dropped_pictures: int
+    estimated: bool  # some of the dropped pictures were not counted by anybody, but reckoned from times
     clock: dict[str, Any]  # `clocks` of checks.json
     av_offset: AvOffset | None
     av_offset_note: str
@@ -78,6 +79,7 @@ class Recording:
             "more_pictures": dict(self.more_pictures),
             "lost_frames": self.lost_frames,
             "dropped_pictures": self.dropped_pictures,
+            "dropped_pictures_estimated": self.estimated,
             "drift_ppm": self.drift_ppm,
             "drift_sigma_ppm": self.drift_sigma_ppm,
             "clock_offset_sigma_ms": self.clock.get("offset_sigma_ms"),
@@ -95,7 +97,12 @@ class Recording:
 
     def lines(self) -> list[str]:
         """What a person wants to know, one thing per line."""
-        if self.drift_ppm is None:
+        stamps = self.clock.get("sources", {}).get("audio", {})
+        if problem := self.clock.get("problem"):
+            drift = f"clock: FAULT: {problem}"
+        elif set(stamps) == {"exact"}:
+            drift = "clock: this source knows its times exactly; it has no clock of its own that could drift"
+        elif self.drift_ppm is None:
             drift = "clock: drift not measured (the take is shorter than about 3 s, or was not in real time)"
         else:
             sigma = "" if self.drift_sigma_ppm is None else f" ± {self.drift_sigma_ppm:.1f}"
@@ -111,7 +118,8 @@ class Recording:
             offset = f"sound against picture: {size} (from {pairs})"
         lost = (
             f"{counted(self.frames, 'frame')} and {counted(self.pictures, 'picture')};"
-            f" lost: {counted(self.lost_frames, 'frame')}, {counted(self.dropped_pictures, 'picture')}"
+            f" lost: {counted(self.lost_frames, 'frame')},"
+            f" {'about ' * self.estimated}{counted(self.dropped_pictures, 'picture')}"
         )
         reasons = {
             "disk": "stopped early: the disk is nearly full",

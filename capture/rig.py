@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from capture.camera_address import without_secrets
+from capture.camera_address import shown_address
 from dsp.errors import InputError
 
 Coordinate = Annotated[float, Meta(ge=-100, le=100)]
@@ -224,7 +224,7 @@ def rig_to_dict(rig: Rig) -> dict[str, Any]:
     """The rig as plain dicts and lists, for a snapshot in an episode: without passwords of cameras."""
     plain = dict(msgspec.to_builtins(rig))
     for camera in (plain["camera"], *plain["more_cameras"]):
-        camera["url"] = without_secrets(camera["url"])
+        camera["url"] = camera["url"] and shown_address(camera["url"])
     return plain
 
 
@@ -297,7 +297,8 @@ def _check(rig: Rig, where: str) -> None:
         if camera.source == "file" and not camera.file:
             fail(f"`{key}.file` is missing: `source: file` needs the path of a video file")
         if camera.source == "url" and not re.match(r"^(rtsps?|https?)://", camera.url or ""):
-            fail(f"`{key}.url` must be an rtsp:// or http:// address (found {without_secrets(camera.url)!r})")
+            shown = camera.url and shown_address(camera.url)
+            fail(f"`{key}.url` must be an rtsp:// or http:// address (found {shown!r})")
     if rig.more_cameras and cam.source == "none":
         fail("`more_cameras` needs a main camera: describe the first one under `camera`")
     further_names = [further.name for further in rig.more_cameras]

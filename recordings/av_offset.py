@@ -302,7 +302,8 @@ def _combine(brackets: list[_Bracket], min_events: int, distance_m: float) -> Av
     agreeing = len(set(events[inside[:, where[0]]].tolist()))
     if agreeing < max(min_events, 0.6 * count):
         raise InputError(
-            f"A/V offset: the {count} flash and beep pairs do not agree (at most {agreeing} within one frame)"
+            f"A/V offset: no flashes and beeps that agree ({count} that could be pairs, at most {agreeing} of"
+            " them within one frame). Show the slate (a light that comes on with a beep) a few times"
         )
     low, high = float(edges[where[0]]), float(edges[where[-1] + 1])
     sigma = math.hypot(max(high - low - 2 * slack, 0.0) / math.sqrt(12.0), _ONSET_SIGMA_MS)

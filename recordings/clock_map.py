@@ -26,6 +26,7 @@ _FEWEST_BLOCKS, _SHORTEST_S = 8, 1.0
 _NEAR_S = 30.0  # the length of a gap is judged by so much sound on either side
 _FOUND_LATER_S = 10.0  # the live clock tells of a loss at most so long after it
 _OFFSET_SIGMA, _GAP_SIGMA = 1.2, 2.0  # edges to sigma; found in simulation (tests)
+_IMPOSSIBLE_PPM = 1000.0  # sound cards are within 100 ppm, bad ones within 300
 _SAME_S = 1e-6  # a correction below a microsecond is none: 1/20 of a frame
 METHOD = "line under the arrivals of each gap-free segment, one rate (recordings.clock_fit)"
 
@@ -70,6 +71,16 @@ def sound_clock(lines: Sequence[Line], rate_hz: int) -> SoundClock:
         return SoundClock([], lines, summary)
     found = _Clock(blocks, rate_hz)
     summary.update(found.summary())
+    if abs(summary["drift_ppm"]) > _IMPOSSIBLE_PPM:
+        # No crystal is so wrong. Sound that is lost again and again looks like this, and so does a source
+        # that counts wrongly: a line through it would hide that. What the live clock found stays.
+        summary["problem"] = (
+            f"the sound came {summary['drift_ppm']:+.0f} ppm off its rate, as no sound card does:"
+            " some was lost again and again without a word, or the source counts wrongly. The times are"
+            " those of the live clock and not to be relied on to the millisecond"
+        )
+        summary.update(drift_ppm=None, drift_sigma_ppm=None, offset_sigma_ms=None, segments=[], gaps=[])
+        return SoundClock([], lines, summary)
     new_lines, changed = found.corrected(lines)
     return SoundClock(found.pieces(), new_lines, summary, changed, found.gaps)
 
@@ -98,6 +109,8 @@ def prefer_live_clock(checks: dict[str, Any]) -> None:
     live, clocks = checks.get("capture_clock") or {}, checks["clocks"]
     drift, sigma = live.get("drift_ppm"), live.get("drift_sigma_ppm")
     if not isinstance(drift, float) or not isinstance(sigma, float) or clocks["drift_ppm"] is not None:
+        return
+    if "problem" in clocks or abs(drift) > _IMPOSSIBLE_PPM:
         return
     if np.isfinite(sigma):
         clocks.update(

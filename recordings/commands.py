@@ -64,9 +64,8 @@ def episodes(
         f"  {row['path']}" + (f"  [{row['problem']}]" if row["problem"] else "")
         for row in rows
     ]
-    text.append(
-        f"{counted(len(rows), 'episode')}, {broken} interrupted" + ("; see `hearth repair`" if broken else "")
-    )
+    remedy = "; `hearth repair EPISODE` finishes one" if broken else ""
+    text.append(f"{counted(len(rows), 'episode')}, {broken} interrupted{remedy}")
     emit({"episodes": rows, "interrupted": broken}, as_json, text)
 
 
@@ -317,7 +316,9 @@ def export_audio(
     clock: Annotated[
         str, typer.Option(help="session: equally spaced in time, gaps as zeros; device: samples untouched")
     ] = "session",
-    rate: Annotated[int | None, typer.Option(help="rate in Hz; default: the original's")] = None,
+    rate: Annotated[
+        int | None, typer.Option(min=1000, max=768_000, help="rate in Hz; default: the original's")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write an episode's sound on the session's clock: drift taken out, gaps as long as they were."""
@@ -387,7 +388,9 @@ def convert(
     to: Annotated[str, typer.Option("--to", help="channel order: ambix, fuma, n3d, a or a2")],
     out: Out,
     format_name: Format = None,
-    rate: Annotated[int | None, typer.Option(help="new rate in Hz; default: the source's")] = None,
+    rate: Annotated[
+        int | None, typer.Option(min=1000, max=768_000, help="new rate in Hz; default: the source's")
+    ] = None,
     bits: Annotated[str | None, typer.Option(help="16, 24, 32 or float; default: the source's")] = None,
     as_json: Json = False,
 ) -> None:

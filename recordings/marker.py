@@ -48,10 +48,11 @@ def mark_failed(folder: Path, reason: str) -> None:
             os.truncate(folder / MARKER, 0)
 
 
-def same_boot(mark: dict[str, Any]) -> bool:
-    """Whether the machine still runs that wrote the mark: then a dead writer was killed, and all that it had
-    written is there; else the power may have gone, and what was not synced with it."""
-    return bool(mark.get("boot_id")) and mark.get("boot_id") == _boot_id()
+def lost_power(mark: dict[str, Any]) -> bool:
+    """Whether the machine that wrote the mark has been started anew since: then the power may have gone, and
+    what was not synced with it. Else a dead writer was killed or gave up (a full disk empties the mark), and
+    all that it had written is there."""
+    return bool(mark.get("boot_id")) and mark.get("boot_id") != _boot_id() and not mark.get("failed")
 
 
 def remove_marker(folder: Path) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from dsp.errors import HearthError, InputError
 from recordings.episode import PROFILE, TIMELINE, VIDEO, Episode, frame_lines, video_name, video_stream
 from recordings.finish import complete
-from recordings.marker import MANIFEST, MARKER, mark_failed, place_marker, remove_marker, same_boot, state_of
+from recordings.marker import MANIFEST, MARKER, lost_power, mark_failed, place_marker, remove_marker, state_of
 from recordings.profile import profile_to_yaml
 from recordings.storage import copy_exact, fsync_folder, storage_errors, unwritten_tail, write_atomic
 from recordings.terminal import counted
@@ -107,7 +107,7 @@ class _Repair:
         try:
             self._heal_earlier_repair()
             self._set_aside_leftovers()
-            if not same_boot(first_mark):
+            if lost_power(first_mark):
                 self._cut_unwritten()
             frames = self._repair_sound()
             lines = self._read_lines()

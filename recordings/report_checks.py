@@ -220,6 +220,9 @@ def _event_data(lines: list[Line], kind: str) -> dict[str, Any] | None:
 
 def _drift(data: Any, lines: list[Line]) -> Check:
     title = "Clock of the sound"
+    problems = [str(d["problem"]) for d in nested(data) if "wall_clock_step_ms" in d and "problem" in d]
+    if problems:
+        return Check("fault", title, problems[0][:1].upper() + problems[0][1:] + ".")
     measured = (d for d in nested(data) if _number(d, "drift_ppm") is not None)
     source = next(measured, None) or _event_data(lines, "clock")
     drift = _number(source, "drift_ppm")

@@ -334,6 +334,10 @@ class EpisodeWriter:
         """Note something that happened; `data` becomes plain JSON."""
         self._timeline.add({"type": "event", "t_ns": int(t_ns), "kind": kind, "data": data})
 
+    def gap(self, stream: str, t_ns: int, cause: str, **data: Any) -> None:
+        """Note that something of a stream ("audio", "video", "video_<name>") is missing from t_ns on."""
+        self._timeline.add(_gap(stream, t_ns, cause, **data))
+
     def anchor(self) -> None:
         """Note the pair (monotonic, UTC) of this moment; done at start and end by the writer itself."""
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import av
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo
+from capture.blocks import Sink, SourceEvent, VideoFrame, VideoInfo, monotonic_ns
 from capture.rig import parse_rig
 from capture.sources import OpenedRig, open_rig
 from capture.take import new_profile, record
@@ -183,3 +184,48 @@ def test_an_interrupted_episode_with_two_cameras_is_repaired(tmp_path, jpegs):
     assert (
         len(main) == len(episode.frame_times()) >= 10 and len(door) == len(episode.frame_times("door")) >= 10
     )
+
+
+class CameraThatDies(JpegCamera):
+    """Delivers a second of pictures in real time, is lost, and never comes back."""
+
+    def start(self, sink: Sink) -> None:
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._run, args=(sink,))
+        self.thread.start()
+
+    def _run(self, sink: Sink) -> None:
+        for seq in range(FPS):
+            sink(VideoFrame(monotonic_ns(), seq, jpeg=self.jpegs[seq], size=(160, 96)))
+            self.over.wait(1 / FPS)
+        sink(SourceEvent(monotonic_ns(), "camera", "lost", "no picture any more"))
+
+    def stop(self) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+def test_a_camera_that_never_comes_back_is_a_gap_to_the_end_and_told_at_once(tmp_path, monkeypatch, jpegs):
+    monkeypatch.chdir(tmp_path)
+    rig = parse_rig(RIG.split("camera:")[0].replace("fast", "realtime") + "camera: {source: none}\n"
+                    "storage: {min_free_mib: 1}\n")  # fmt: skip
+    write_sound(tmp_path / "sound.wav")
+    told: list[str] = []
+    with open_rig(rig) as opened:
+        camera = CameraThatDies(jpegs)
+        ours = OpenedRig(rig, opened.microphone, camera, None, opened.audio_info, camera.open())
+        result = record(
+            rig,
+            ours,
+            new_profile(rig, ours, "dies"),
+            root=tmp_path / "data",
+            on_meter=lambda meter: told.extend(f"{e.source} {e.kind}" for e in meter.events),
+        )
+    assert "camera lost" in told, "while the take ran"
+    episode = Episode.open(result.path)
+    last_s = (int(episode.frame_times()[-1]) - episode.start_ns) / 1e9
+    missing = (SECONDS - last_s) * FPS
+    assert result.dropped_pictures == pytest.approx(missing, abs=2) and result.estimated
+    assert episode.checks["video"]["dropped"] == result.dropped_pictures
+    assert f"about {result.dropped_pictures} pictures" in "\n".join(result.lines())
+    assert episode.verify().ok

@@ -109,7 +109,8 @@ def test_a_stalled_camera_costs_no_sound_and_is_told(tmp_path: Path) -> None:
         opened = OpenedRig(rig, opened.microphone, camera, None, opened.audio_info, camera.open())
         result = record(rig, opened, new_profile(rig, opened, "test"))
     np.testing.assert_array_equal(original(result.episode), samples)
-    assert result.pictures == 10 and result.dropped_pictures == 2
+    # Two that the camera counted, and those that never came after the stall: 2 s at 20 a second.
+    assert result.pictures == 10 and 2 < result.dropped_pictures < 2 + 40 and result.estimated
     events = [line for line in result.episode.timeline() if line["type"] == "event"]
     assert "stalled" in [e["kind"] for e in events]
     assert len(result.episode.frame_times()) == 10

@@ -94,3 +94,5 @@ def test_a_cameras_password_does_not_get_into_the_snapshot() -> None:
     snapshot = rig_to_dict(parse_rig(text))
     assert snapshot["camera"]["url"] == "rtsp://***@10.0.0.7/1"
     assert "secret" not in str(snapshot) and "a@b" not in str(snapshot)
+    text = 'hearth_rig: 1\ncamera: {source: url, url: "http://me:se cre\'t@10.0.0.7/v?p=secret"}\n'
+    assert rig_to_dict(parse_rig(text))["camera"]["url"] == "http://***@10.0.0.7/v?***"

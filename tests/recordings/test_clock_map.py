@@ -146,3 +146,25 @@ def test_sources_of_the_stamps_are_counted():
     }
     assert stamp_sources([lines[0], {**lines[0], "t_ns": 6}])["audio"] == {"arrival": 2}
     assert stamp_sources([{**lines[0], "t_ns": 6}])["audio"] == {"exact": 1}
+
+
+@pytest.mark.parametrize("every", [50, 100, 200])
+def test_regular_losses_are_not_made_a_drift(every: int) -> None:
+    """One block of ten is lost again and again, unreported: no crystal is 5000 ppm off, so it is a fault."""
+    rng = np.random.default_rng(every)
+    kept = [i for i in range(3000) if i % every != every - 1]
+    lines = [
+        {
+            "type": "audio", "t_ns": 10**12 + i * 10**7 + n % 7 * 1234, "seq": n, "first_frame": n * 480,
+            "frames": 480,
+            "t_observed_ns": 10**12 + i * 10**7 + int(abs(rng.normal()) * 1e6), "lost": 0, "flags": [],
+            "file_frame": n * 480,
+        }
+        for n, i in enumerate(kept)
+    ]  # fmt: skip
+    found = sound_clock(lines, 48000)
+    told = sum(gap.lost_frames for gap in found.gaps)
+    if told == pytest.approx((3000 - len(kept)) * 480, rel=0.02):
+        return  # every one of them was found
+    assert "lost again and again" in found.summary["problem"]
+    assert found.summary["drift_ppm"] is None and found.pieces == [] and found.lines == lines
