@@ -354,9 +354,9 @@ def _look(episode: Path, start_ns: int, killed_ns: int, outcome: Outcome) -> Non
     outcome.apart_s = max(abs(by_stamp - sound_off), abs(by_file - sound_off)) / 1e9
 
 
-def run(quick: bool) -> None:
-    """Print the figures."""
-    count = 8 if quick else 100
+def run(quick: bool, count: int | None = None) -> None:
+    """Print the figures. count: of kills, instead of 8 or 100."""
+    count = count or (8 if quick else 100)
     generator = random.Random(time.time_ns())
     outcomes: dict[str, list[Outcome]] = {"encoded": [], "jpeg": []}
     with tempfile.TemporaryDirectory(prefix="hearth-kill-") as folder:
@@ -438,11 +438,12 @@ def main() -> int:
     parser.add_argument("--jpeg", action="store_true")
     parser.add_argument("--segment-mib", type=int, default=1900)
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--count", type=int, help="kills, instead of 100 (8 with QUICK=1)")
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments)
         return 0
-    run(quick())
+    run(quick(), arguments.count)
     return end_of_part("capture-kill")
 
 

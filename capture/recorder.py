@@ -29,6 +29,7 @@ from capture.folder_watch import FolderWatch
 from capture.recording import Meter, Recording, StopReason, sound_findings
 from capture.rig import Rig
 from capture.steady_memory import keep_memory_steady
+from capture.warm_up import warm_up
 from dsp.errors import DeviceError, InputError
 from recordings.av_offset import AvOffset, SlateWatch, offset_of
 from recordings.episode import Episode, video_stream
@@ -102,6 +103,7 @@ class Recorder:
 
         check_room(self.root, self.rig.storage.min_free_mib)
         keep_memory_steady()
+        warm_up(self.opened)
         self._writer = EpisodeWriter.create(
             self.root,
             self.profile,

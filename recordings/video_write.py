@@ -53,6 +53,23 @@ def probe_encoders() -> dict[str, bool]:
     return found
 
 
+def warm_encoder(width_px: int, height_px: int) -> None:
+    """Load the library and the first encoder, and code two grey pictures into nothing: what is slow at the
+    first picture is done before it comes. Never raises; a real file says what is wrong."""
+    with suppress(Exception):
+        import av
+
+        name, pixels, options = next(e for e in ENCODERS if probe_encoders()[e[0]])
+        context: Any = av.CodecContext.create(name, "w")
+        context.width, context.height, context.pix_fmt = width_px & ~1, height_px & ~1, pixels
+        context.time_base, context.options = Fraction(1, 1000), options
+        grey = np.full((height_px & ~1, width_px & ~1, 3), 128, np.uint8)
+        for pts in (0, 33):
+            frame = av.VideoFrame.from_ndarray(grey, format="bgr24").reformat(format=pixels)
+            frame.pts = pts
+            context.encode(frame)
+
+
 class VideoFile:
     """A Matroska file that takes pictures (BGR) with a time each. Not thread-safe, encodes in the caller.
 
@@ -240,8 +257,6 @@ class VideoWriter:
             self._queue.put(frame)
 
     def _run(self) -> None:
-        with suppress(ImportError):  # before the first picture: it takes a third of a second
-            import av  # noqa: F401
         while (frame := self._queue.get()) is not None:
             with self._lock:
                 self._waiting_bytes -= frame.nbytes
