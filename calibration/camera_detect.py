@@ -140,8 +140,8 @@ class Detector:
         if not found[ids].all():
             # What was only predicted is some pixels off and needs a window that reaches the corner.
             wide = np.clip(np.nan_to_num(0.3 * room), half, _LARGEST_PX).astype(int)
-            start = _refined(grey, points, wide, keep & ~found[ids])
-        moved = _refined(grey, start, half, keep)
+            start = _refined(grey, points, wide, keep & ~found[ids], exact=False)
+        moved = _refined(grey, start, half, keep, exact=True)
         # A corner that was only predicted may be a pixel off; one that was found, half a pixel.
         away = np.linalg.norm(moved - points, axis=1)
         keep &= away <= np.maximum(1.5, _MOVED * spacing)
@@ -341,22 +341,24 @@ def _spacing(board: Board, ids: NDArray[np.int32], points: Floats) -> Floats:
 
 
 def _refined(
-    grey: NDArray[np.uint8], points: Floats, half: NDArray[np.int_], which: NDArray[np.bool_]
+    grey: NDArray[np.uint8], points: Floats, half: NDArray[np.int_], which: NDArray[np.bool_], exact: bool
 ) -> Floats:
     """The points, those of `which` moved to the saddle of their window of half width `half`."""
     moved = points.copy()
     for size in np.unique(half[which]):
         group = which & (half == size)
         moved[group] = _sub_pixel(grey, points[group], int(size))
+        if exact:
+            moved[group] = polished(grey, moved[group], int(size))
     return moved
 
 
 def _sub_pixel(grey: NDArray[np.uint8], points: Floats, half: int) -> Floats:
     import cv2
 
-    stop = (cv2.TERM_CRITERIA_EPS + cv2.TERM_CRITERIA_MAX_ITER, 40, 1e-3)
+    stop = (cv2.TERM_CRITERIA_EPS + cv2.TERM_CRITERIA_MAX_ITER, 40, 1e-2)
     start = np.ascontiguousarray(points, dtype=np.float32).reshape(-1, 1, 2)
-    return polished(grey, _points(cv2.cornerSubPix(grey, start, (half, half), (-1, -1), stop)), half)
+    return _points(cv2.cornerSubPix(grey, start, (half, half), (-1, -1), stop))
 
 
 def _edge_width(grey: NDArray[np.uint8], board: Board, ids: NDArray[np.int32], points: Floats) -> float:

@@ -166,7 +166,8 @@ class _Problem:
                 new_translations = translations + pose_step[:, 3:]
                 new = self._linearise(new_parameters, new_rotations, new_translations)
                 new_cost = float((new[0] ** 2).sum())
-                if np.isfinite(new_cost) and new_cost <= cost:
+                # At the bottom rounding alone decides whether the sum rises; the step is better than that.
+                if np.isfinite(new_cost) and new_cost <= cost * (1 + 1e-12):
                     scale = np.abs(parameters) + 1e-3
                     settled = bool(
                         cost - new_cost <= _SETTLED * cost
@@ -177,10 +178,6 @@ class _Problem:
                     (residual, by_parameter, by_pose), cost = new, new_cost
                     damping = max(damping / 10, 1e-15)
                     improved = True
-                    break
-                # At the bottom rounding alone decides; a tiny rise is the end, not a reason to damp.
-                if np.isfinite(new_cost) and new_cost - cost <= 1e-12 * cost:
-                    settled = True
                     break
                 damping *= 10
             if settled or not improved:

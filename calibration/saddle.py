@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-_STEPS, _STILL, _FAR = 60, 1e-10, 1.0
+_STEPS, _STILL, _FAR = 60, 1e-9, 1.0
 
 
 @numba.njit(cache=True, nogil=True)
