@@ -54,8 +54,9 @@ class SoundClock:
     gaps: list[Gap] = field(default_factory=list)
 
 
-def sound_clock(lines: Sequence[Line], rate_hz: int) -> SoundClock:
-    """The clock of the sound of a timeline whose streams are closed."""
+def sound_clock(lines: Sequence[Line], rate_hz: int, *, mixed: bool = False) -> SoundClock:
+    """The clock of the sound of a timeline whose streams are closed. mixed: a sound server lies between; its
+    buffers grow for good by some milliseconds when programs come and go, which is no loss of sound."""
     lines = [line for line in lines if line["type"] != "clock"]
     blocks = _Blocks.of(lines, rate_hz)
     summary: dict[str, Any] = {
@@ -69,7 +70,7 @@ def sound_clock(lines: Sequence[Line], rate_hz: int) -> SoundClock:
     }
     if blocks is None or len(blocks.x) < _FEWEST_BLOCKS or blocks.x[-1] - blocks.x[0] < _SHORTEST_S:
         return SoundClock([], lines, summary)
-    found = _Clock(blocks, rate_hz)
+    found = _Clock(blocks, rate_hz, mixed)
     summary.update(found.summary())
     if abs(summary["drift_ppm"]) > _IMPOSSIBLE_PPM:
         # No crystal is so wrong. Sound that is lost again and again looks like this, and so does a source
@@ -85,12 +86,14 @@ def sound_clock(lines: Sequence[Line], rate_hz: int) -> SoundClock:
     return SoundClock(found.pieces(), new_lines, summary, changed, found.gaps)
 
 
-def write_sound_clock(folder: Path, lines: Sequence[Line], rate_hz: int) -> dict[str, Any]:
+def write_sound_clock(
+    folder: Path, lines: Sequence[Line], rate_hz: int, *, mixed: bool = False
+) -> dict[str, Any]:
     """Put the "clock" lines and corrected gap lines into the timeline of an episode that is being finished;
     gives `clocks` of checks.json. Raises StorageError."""
     from recordings.episode import TIMELINE
 
-    found = sound_clock(lines, rate_hz)
+    found = sound_clock(lines, rate_hz, mixed=mixed)
     path = folder / TIMELINE
     if found.changed or len(found.lines) != len(lines):
         write_atomic(path, b"".join(encode_line(line) for line in found.lines + found.pieces))
@@ -239,8 +242,8 @@ class _Blocks:
 class _Clock:
     """Steps, lines and gaps of the blocks."""
 
-    def __init__(self, blocks: _Blocks, rate_hz: int) -> None:
-        self.b, self.rate = blocks, float(rate_hz)
+    def __init__(self, blocks: _Blocks, rate_hz: int, mixed: bool = False) -> None:
+        self.b, self.rate, self.mixed = blocks, float(rate_hz), mixed
         steps = self._steps()
         self.section, kept, losses = _sections(len(blocks.x), steps)
         self.line: Envelope = fit_envelope(blocks.x[kept], blocks.late[kept], self.section[kept])
@@ -255,6 +258,9 @@ class _Clock:
         if b.exact:  # the source knows its gaps
             return [Step(index, lost / self.rate, False) for _, index, lost in b.declared if index > 0]
         steps = find_steps(b.x, b.late, b.flagged)
+        if self.mixed:  # less than a block that nobody told of
+            block_s = float(np.median(np.diff(b.x)))
+            steps = [s for s in steps if s.flagged or not 0 < s.size_s < block_s]
         for _, index, lost in b.declared:
             if self._match(steps, index) is None and 0 < index < len(b.x):
                 before, after = b.late[max(index - 1000, 0) : index], b.late[index : index + 1000]

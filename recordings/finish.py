@@ -56,7 +56,8 @@ def complete(
             " moved or removed; the episode is not sealed. Put them back and use `hearth repair`"
         )
     checks: dict[str, Any] = {"hearth_checks": 1, "interrupted": interrupted}
-    clocks = write_sound_clock(folder, episode.timeline(), episode.original.rate if found else 0)
+    rate_hz = episode.original.rate if found else 0
+    clocks = write_sound_clock(folder, episode.timeline(), rate_hz, mixed=_is_mixed(episode))
     episode = Episode.open(folder)
     doa = make_release(episode)
     if doa:
@@ -79,6 +80,13 @@ def complete(
     write_manifest(folder)
     remove_marker(folder)
     return Episode.open(folder)
+
+
+def _is_mixed(episode: Episode) -> bool:
+    """Whether a sound server lay between the microphone and the recording, as far as the episode says."""
+    microphone = episode.profile.source.get("microphone")
+    detail = microphone.get("detail") if isinstance(microphone, dict) else None
+    return isinstance(detail, dict) and detail.get("hardware") is False
 
 
 def _write_checks(folder: Path, checks: dict[str, Any]) -> None:
