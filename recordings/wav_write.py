@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+from collections import deque
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -211,6 +212,7 @@ class SegmentedWavWriter:
         self.note = note
         self.frames = 0
         self.paths: list[Path] = []
+        self._full: deque[WavWriter] = deque()  # segments that are written, not yet closed
         self._current = self._next()
 
     def _next(self) -> WavWriter:
@@ -235,7 +237,9 @@ class SegmentedWavWriter:
             room = (self.segment_bytes - 1 - current.data_offset) // current.frame_bytes - current.frames
             if room <= 0:
                 self._current = self._next()
-                current.close()
+                # Closing forces it to the medium, which can take seconds on a busy disk: `sync` does that,
+                # in its own thread, and the sound goes on meanwhile.
+                self._full.append(current)
                 continue
             before = current.frames
             try:
@@ -246,8 +250,12 @@ class SegmentedWavWriter:
 
     def sync(self) -> None:
         """Force the current segment to the medium; earlier ones were synced when they closed."""
+        while self._full:
+            self._full.popleft().close()
         self._current.sync()
 
     def close(self) -> None:
-        """Close the last segment; harmless when called again."""
+        """Close what is open; harmless when called again."""
+        while self._full:
+            self._full.popleft().close()
         self._current.close()
