@@ -7,9 +7,8 @@ The full form takes about an hour and a half, most of it the soak (`soak`: 15 mi
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
-from bench.figures import end_of_part, quick
+from bench.figures import run_modules
 
 PARTS = {
     "clock": "bench.capture_clock",
@@ -21,16 +20,5 @@ PARTS = {
 }
 
 
-def main() -> int:
-    parts = sys.argv[1:] or list(PARTS)
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        print(f"bench.capture: no part {unknown[0]!r}; parts: {', '.join(PARTS)}", file=sys.stderr)
-        return 2
-    for part in parts:
-        import_module(PARTS[part]).run(quick())
-    return end_of_part("capture")
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_modules("capture", PARTS))

@@ -11,7 +11,8 @@ import operator
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -51,6 +52,24 @@ def peer(name: str, value: float, unit: str) -> None:
 def note(text: str) -> None:
     """A remark for the reader of the figures; goes to standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def chosen_parts(part: str, known: Iterable[str]) -> list[str]:
+    """Which parts the command line names; all when it names none. Ends the program (2) for another."""
+    names = list(known)
+    chosen = sys.argv[1:] or names
+    for name in chosen:
+        if name not in names:
+            print(f"bench.{part}: no part {name!r}; parts: {', '.join(names)}", file=sys.stderr)
+            raise SystemExit(2)
+    return chosen
+
+
+def run_modules(part: str, modules: Mapping[str, str]) -> int:
+    """Run `run(quick)` of the chosen modules, given by part; the exit code of the whole."""
+    for name in chosen_parts(part, modules):
+        import_module(modules[name]).run(quick())
+    return end_of_part(part)
 
 
 def end_of_part(part: str) -> int:

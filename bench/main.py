@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.figures import end_of_part, figure, not_measured, note, peer, quick
+from bench.figures import chosen_parts, end_of_part, figure, not_measured, note, peer, quick
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("HEARTH_SHARED_DATA", REPOSITORY.parent / "shared" / "data"))
@@ -226,11 +226,7 @@ PARTS: dict[str, Callable[[Path], None]] = {
 
 
 def main() -> int:
-    parts = sys.argv[1:] or list(PARTS)
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        print(f"bench.main: no part {unknown[0]!r}; parts: {', '.join(PARTS)}", file=sys.stderr)
-        return 2
+    parts = chosen_parts("main", PARTS)
     with tempfile.TemporaryDirectory(prefix="hearth-bench-") as name:
         for part in parts:
             PARTS[part](Path(name))
