@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -71,6 +70,7 @@ class Recorder:
         self.error: BaseException | None = None
         self._audio, self._video = audio, video
         self._cameras: dict[str, Fanout] = {} if video is None else {"": video, **(further or {})}
+        self._camera_of = {video_stream(camera): camera for camera in self._cameras}
         self._on_meter, self._max_seconds = on_meter, max_seconds
         self._writer: Any = None
         self._threads: list[threading.Thread] = []
@@ -78,7 +78,9 @@ class Recorder:
         self._stopping = threading.Event()
         self._store = {"": rig.camera.store, **{c.name: c.store for c in rig.more_cameras}}
         self._slate = SlateWatch(opened.audio_info.rate_hz, opened.audio_info.format)
-        self._clock = AudioClock(opened.audio_info.rate_hz)
+        # For a microphone that filters no clock of its own.
+        has_clock = hasattr(opened.microphone, "clock_state")
+        self._clock = None if has_clock else AudioClock(opened.audio_info.rate_hz)
         self._events: list[SourceEvent] = []
         self._frames = self._lost = self._pictures = self._dropped = 0
         self._more_pictures = dict.fromkeys(further or {}, 0)
@@ -115,9 +117,9 @@ class Recorder:
             segment_mib=self.rig.storage.segment_mib,
         )
         self._folder = FolderWatch(self.path)
-        self._subscribe("audio", self._audio, self._write)
+        self._subscribe("audio", self._audio)
         for camera, fanout in self._cameras.items():
-            self._subscribe(video_stream(camera), fanout, partial(self._write_pictures, camera))
+            self._subscribe(video_stream(camera), fanout)
         # It puts its events into the fan-out, so that timeline, meter and live chain all get them.
         self._channels = ChannelFollower(self._audio, self.opened.audio_info)
         self._run("record watch", self._watch)
@@ -256,19 +258,17 @@ class Recorder:
             self.stop_reason = reason
             self.done.set()
 
-    def _subscribe(self, stream: str, fanout: Fanout, take: Callable[[str, Item], None]) -> None:
+    def _subscribe(self, stream: str, fanout: Fanout) -> None:
         subscription = fanout.subscribe(f"recorder {stream}")
         self._subscriptions.append(subscription)
-        self._run(f"record {stream}", self._write_stream, stream, subscription, take)
+        self._run(f"record {stream}", self._write_stream, stream, subscription)
 
-    def _write_stream(
-        self, stream: str, subscription: Subscription, take: Callable[[str, Item], None]
-    ) -> None:
+    def _write_stream(self, stream: str, subscription: Subscription) -> None:
         try:
             while True:
                 item = subscription.get(timeout=0.5)
                 if item is not None:
-                    take(stream, item)
+                    self._write(stream, item)
                 elif subscription.closed:
                     return
         except BaseException as error:
@@ -280,16 +280,10 @@ class Recorder:
             self._wait_for_disk()
         if isinstance(item, AudioBlock):
             self._write_audio(item)
-        elif isinstance(item, SourceEvent):
-            self._source_event(stream, item)
-
-    def _write_pictures(self, camera: str, stream: str, item: Item) -> None:
-        if self._fast:
-            self._wait_for_disk()
-        if isinstance(item, SourceEvent):
-            self._source_event(stream, item)
         elif isinstance(item, VideoFrame):
-            self._write_frame(camera, item)
+            self._write_frame(self._camera_of[stream], item)
+        else:
+            self._source_event(stream, item)
 
     def _write_frame(self, camera: str, frame: VideoFrame) -> None:
         self._picture_ns[camera] = frame.t_ns
@@ -360,9 +354,10 @@ class Recorder:
             t_observed_ns=block.t_observed_ns,
         )
         self._slate.audio(block.t_ns, block.first_frame, block.samples)
-        if block.lost_frames:
-            self._clock.restart(block.first_frame, block.t_observed_ns)
-        self._clock.observe(block.first_frame, len(block.samples), block.t_observed_ns)
+        if self._clock is not None:
+            if block.lost_frames:
+                self._clock.restart(block.first_frame, block.t_observed_ns)
+            self._clock.observe(block.first_frame, len(block.samples), block.t_observed_ns)
         self._frames += len(samples)
         self._lost += block.lost_frames
         self._end_ns = block.t_ns + len(samples) * 1_000_000_000 // block.rate_hz
@@ -373,7 +368,7 @@ class Recorder:
             event.kind, event.t_ns, stream=stream, source=event.source, detail=event.detail, **event.data
         )
         if stream != "audio":
-            camera = next(c for c in self._cameras if video_stream(c) == stream)
+            camera = self._camera_of[stream]
             if event.kind == "ended":
                 self._pictures_over.add(camera)
             elif event.kind in ("lost", "stalled"):
@@ -468,8 +463,10 @@ class Recorder:
         """The microphone's own clock, else what its blocks' observed times tell; None for what plays fast."""
         if self._fast:
             return None
+        if self._clock is not None:
+            return self._clock.state
         own: ClockState | None = getattr(self.opened.microphone, "clock_state", None)
-        return own if own is not None else self._clock.state
+        return own
 
     def _estimate_offset(self) -> tuple[AvOffset | None, str]:
         if self._video is None:

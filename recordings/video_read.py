@@ -81,11 +81,11 @@ def small_frames(path: Path, wanted: Callable[[int], bool]) -> Iterator[NDArray[
     import av
     import cv2
 
-    if summarise(path).codec != "mjpeg":
-        for number, (_, image) in enumerate(frames(path)):
-            yield image if wanted(number) else None
-        return
     with _open(path) as container:
+        if container.streams.video[0].codec_context.name != "mjpeg":
+            for number, (_, image) in enumerate(frames(path)):
+                yield image if wanted(number) else None
+            return
         number = 0
         try:
             for packet in container.demux(container.streams.video[0]):
