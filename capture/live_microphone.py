@@ -173,6 +173,7 @@ class LiveMicrophone(ABC):
                 "host_api": device.host_api,
                 "device_channels": device.channels,
                 "hardware": device.is_hardware,
+                "mixed": device.is_mixed,
                 "input_latency_s": round(latency_s, 4),
                 "portaudio": version,
                 "warnings": device_warnings(device, self.channels),

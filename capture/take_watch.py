@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ _PIECE_S = 0.1  # levels are taken over so much
 _LONGEST_S = 120.0  # of sound that is kept
 
 
-class Watch:
+class Watch(ABC):
     """A thread that follows one source; a subclass takes its items. `close` ends it."""
 
     def __init__(self, name: str, fanout: Fanout) -> None:
@@ -32,9 +33,13 @@ class Watch:
         self.thread = threading.Thread(target=self._follow, name=f"watch {name}", daemon=True)
         self.thread.start()
 
+    @abstractmethod
     def take(self, item: AudioBlock | VideoFrame) -> None:
         """One block or picture; called with the lock held."""
-        raise NotImplementedError
+
+    def note(self, event: SourceEvent) -> None:
+        """One event; called with the lock held."""
+        self.events.append(event)
 
     def close(self) -> None:
         """Take what has come, then end."""
@@ -48,7 +53,7 @@ class Watch:
                 return
             with self._lock:
                 if isinstance(item, SourceEvent):
-                    self.events.append(item)
+                    self.note(item)
                 elif item is not None:
                     self.take(item)
 
@@ -88,6 +93,12 @@ class SoundWatch(Watch):
             self._blocks.append(item.samples)
         self._new.append(item.as_float())
         del self._new[:-200]
+
+    def note(self, event: SourceEvent) -> None:
+        """The recorder's own watch of the channels tells the same through the fan-out: once is enough. (This
+        one also watches when the recorder cannot start.)"""
+        if event.kind != "channels":
+            super().note(event)
 
     @property
     def present_faults(self) -> list[dict[str, Any]]:

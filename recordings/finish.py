@@ -86,7 +86,7 @@ def _is_mixed(episode: Episode) -> bool:
     """Whether a sound server lay between the microphone and the recording, as far as the episode says."""
     microphone = episode.profile.source.get("microphone")
     detail = microphone.get("detail") if isinstance(microphone, dict) else None
-    return isinstance(detail, dict) and detail.get("hardware") is False
+    return isinstance(detail, dict) and detail.get("mixed") is True
 
 
 def _write_checks(folder: Path, checks: dict[str, Any]) -> None:
