@@ -121,16 +121,7 @@ class CameraCalibration:
         hold, cross = self.hold_out, self.cross_validation
         return CalibrationResult.new(
             "camera",
-            {
-                "width_px": camera.width_px,
-                "height_px": camera.height_px,
-                "model": camera.model,
-                **dict(zip(camera.names, camera.parameters, strict=True)),
-                "camera_matrix": camera.matrix,
-                "distortion_coefficients": camera.distortion,
-                "hfov_deg": camera.hfov_deg,
-                "board": str(self.board),
-            },
+            {**camera.to_fields(), "board": str(self.board)},
             units={
                 "fx": "px", "fy": "px", "cx": "px", "cy": "px", "camera_matrix": "px",
                 "distortion_coefficients": "1", **dict.fromkeys(COEFFICIENTS[camera.model], "1"),

@@ -13,7 +13,7 @@ both closest over the whole picture is taken out first, for points far away.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +64,18 @@ class CameraModel:
         rays = np.stack([x, y, np.ones(2)], axis=1)
         rays /= np.linalg.norm(rays, axis=1)[:, None]
         return float(np.degrees(np.arccos(np.clip(rays[0] @ rays[1], -1, 1))))
+
+    def to_fields(self) -> dict[str, Any]:
+        """What a result file says of a camera; keys in docs/calibration.md."""
+        return {
+            "width_px": self.width_px,
+            "height_px": self.height_px,
+            "model": self.model,
+            **dict(zip(self.names, self.parameters, strict=True)),
+            "camera_matrix": self.matrix,
+            "distortion_coefficients": self.distortion,
+            "hfov_deg": self.hfov_deg,
+        }
 
     def project(self, points: ArrayLike) -> Floats:
         """Pixels (..., 2) of points (..., 3) in the camera's frame; nan for what is not in front of it."""

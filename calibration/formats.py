@@ -46,15 +46,7 @@ def imported(camera: CameraModel, source: str | Path) -> CalibrationResult:
     """A result file's content for a camera of another tool: without uncertainties, and it says so."""
     return CalibrationResult.new(
         "camera",
-        {
-            "width_px": camera.width_px,
-            "height_px": camera.height_px,
-            "model": camera.model,
-            **dict(zip(camera.names, camera.parameters, strict=True)),
-            "camera_matrix": camera.matrix,
-            "distortion_coefficients": camera.distortion,
-            "hfov_deg": camera.hfov_deg,
-        },
+        camera.to_fields(),
         units={"fx": "px", "fy": "px", "cx": "px", "cy": "px", "hfov_deg": "deg"},
         inputs=hash_inputs([source]),
         warnings=["imported: how exact it is was not in the file"],

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -118,7 +119,7 @@ def _listens(port: int) -> bool:
     )
 
 
-class CameraServer:
+class CameraServer(ABC):
     """A server process at a fixed port; `url` stays the same when it is ended and started again."""
 
     def __init__(self, video: Path, log: Path) -> None:
@@ -135,18 +136,18 @@ class CameraServer:
     def __exit__(self, *_: object) -> None:
         self.end()
 
+    @abstractmethod
     def why_not(self) -> str | None:
         """What is missing, in plain words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def command(self) -> list[str]:
         """How to start it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """Where a client finds it."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Start it and wait until it listens."""
