@@ -20,26 +20,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from calibration.camera_model import COEFFICIENTS, CameraModel, Model
+from calibration.camera_model import CameraModel, Model
 from calibration.result import CalibrationResult, hash_inputs, load
 from dsp.errors import InputError, MissingDependency
 from recordings.storage import storage_errors, write_atomic
 
 Format = Literal["opencv", "ros", "kalibr", "caliscope"]
 _MODEL_OF = {4: "radtan", 5: "plumb_bob", 8: "rational_polynomial"}
-
-
-def camera_of_result(result: CalibrationResult) -> CameraModel:
-    """The camera in a result file of kind "camera". Raises InputError."""
-    found = result.result
-    try:
-        model = found["model"]
-        return _camera(
-            found["width_px"], found["height_px"], [found[n] for n in ("fx", "fy", "cx", "cy")],
-            [found[n] for n in COEFFICIENTS[model]], model,
-        )  # fmt: skip
-    except KeyError as error:
-        raise InputError(f"the result holds no camera: {error.args[0]!r} is not there") from None
 
 
 def imported(camera: CameraModel, source: str | Path) -> CalibrationResult:
@@ -94,7 +81,7 @@ def read_camera(path: str | Path, *, camera: str | None = None) -> CameraModel:
         raise InputError(f"{source}: is no text file") from None
     try:
         if text.lstrip().startswith("{"):
-            return camera_of_result(load(source, "camera"))
+            return CameraModel.from_fields(load(source, "camera").result)
         if source.suffix.lower() == ".toml":
             return _from_toml(text, camera)
         if text.startswith("%YAML") and "opencv" in text:

@@ -40,17 +40,7 @@ class BoardPose:
 
 def camera_of(result: CalibrationResult) -> CameraModel:
     """The camera of a result file of kind "camera". Raises InputError when something is missing."""
-    found = result.result
-    try:
-        matrix = np.asarray(found["camera_matrix"], np.float64)
-        parameters = np.array(
-            [matrix[0, 0], matrix[1, 1], matrix[0, 2], matrix[1, 2], *found["distortion_coefficients"]]
-        )
-        return CameraModel(int(found["width_px"]), int(found["height_px"]), found["model"], parameters)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise InputError(
-            f"the camera's result lacks or garbles {error}; calibrate the camera again"
-        ) from None
+    return CameraModel.from_fields(result.result)
 
 
 def ray_of(camera: CameraModel, pixel: ArrayLike) -> Floats:

@@ -46,17 +46,7 @@ def run(*words: object) -> dict:
 
 
 def camera_file(folder: Path) -> Path:
-    result = CalibrationResult.new(
-        "camera",
-        {
-            "width_px": CAMERA.width_px,
-            "height_px": CAMERA.height_px,
-            "model": CAMERA.model,
-            "camera_matrix": CAMERA.matrix,
-            "distortion_coefficients": CAMERA.distortion,
-        },
-        units={},
-    )
+    result = CalibrationResult.new("camera", CAMERA.to_fields(), units={})
     return result.save(folder / "camera.json")
 
 
