@@ -65,6 +65,8 @@ _TABLE = (
                 "kind and its fields: gap, lost, returned, command, declared, said, finished, ..."),
     MessageSpec("home",     "as it changes",       "",               "home",       True,  "reliable",
                 "the state of the home: devices with their attributes"),
+    MessageSpec("state",    "as it changes",       "",               "live",       True,  "reliable",
+                "muted, recording, recording_path, light (off, ready, recording, muted), episode"),
     MessageSpec("hello",    "1 per handshake",     "",               "publisher",  False, "every",
                 "next, latest_address, retained: the answer to a subscription"),
     MessageSpec("beat",     "1/s",                 "",               "publisher",  False, "every",
@@ -72,6 +74,47 @@ _TABLE = (
 )
 # fmt: on
 MESSAGES: dict[str, MessageSpec] = {spec.name: spec for spec in _TABLE}
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One row of the table of commands: who answers it, with which arguments and what."""
+
+    op: str
+    args: str
+    answered_by: str
+    answer: str
+
+
+# Every command there is; docs/protocol.md shows the same table. A service answers those that it has parts for
+# (`ops` tells which): without a home, no home.*.
+# fmt: off
+_COMMANDS = (
+    CommandSpec("ops", "", "server", "`ops`: the names of all commands"),
+    CommandSpec("time.ping", "`t0_ns`", "server",
+                "`t0_ns` as it came, `t1_ns`, `t2_ns`: when it arrived and was answered; `clock`"),
+    CommandSpec("client.beat", "`client`, `name`, `leaving` (optional)", "server",
+                "`timeout_s`: a client that sends none for this long counts as lost"),
+    CommandSpec("live.stats", "", "live", "counts of the running service"),
+    CommandSpec("live.mute", "`muted`", "live", "the new `state`"),
+    CommandSpec("live.record", "`on`, `name` (optional)", "live", "the new `state`"),
+    CommandSpec("home.describe", "", "home",
+                "the room map: devices with type, name, position, state, commands; microphone pose; people"),
+    CommandSpec("home.state", "`device_id` (optional)", "home", "attributes"),
+    CommandSpec("home.command", "`device_id`, `command`, `args`, `endpoint`", "home",
+                "`changed`, `attributes`"),
+    CommandSpec("home.write", "`device_id`, `attribute`, `value`", "home", "`changed`, `attributes`"),
+    CommandSpec("agent.ready", "`agent` (optional)", "home",
+                "the agent listens; a new round of reports begins"),
+    CommandSpec("agent.heard", "`text`, `evidence` (optional)", "home", "published as event `heard`"),
+    CommandSpec("agent.declare", "`device_id` or null (no such device), `evidence` (optional)", "home",
+                "published as `declared`; the last one counts"),
+    CommandSpec("agent.say", "`text`", "home", "published as `said`"),
+    CommandSpec("agent.finish", "`answer`, `outcome` (done, already, refused, asked, failed)", "home",
+                "published as `finished`; needs a declaration first"),
+)
+# fmt: on
+COMMANDS: dict[str, CommandSpec] = {spec.op: spec for spec in _COMMANDS}
 
 # Streams that a client gets when it names none: all but the two that the protocol itself uses.
 STREAMS: tuple[str, ...] = tuple(name for name in MESSAGES if name not in ("hello", "beat"))

@@ -16,6 +16,7 @@ from dsp.errors import InputError
 from edge.stream.addresses import require_loopback, same_host
 from edge.stream.counting import StreamCount
 from edge.stream.messages import (
+    COMMANDS,
     MAX_HEADER_BYTES,
     MESSAGES,
     REJECTIONS,
@@ -160,6 +161,10 @@ def test_the_document_shows_the_table_of_the_code() -> None:
         logged = "yes" if spec.logged else "no"
         expected = [spec.rate, spec.units, spec.sender, logged, spec.delivery, spec.carries]
         assert shown[name] == expected, name
+    commands = {row[0].strip("`"): row[1:] for row in rows if len(row) == 4 and row[0].strip("`") in COMMANDS}
+    assert list(commands) == list(COMMANDS)
+    for op, command in COMMANDS.items():
+        assert commands[op] == [command.args, command.answered_by, command.answer], op
     fields = re.findall(r"^\| `(\w+)` \|.*\|$", text.split("## The header")[1].split("\n## ")[0], re.M)
     assert fields == list(Header.__struct_fields__)
 
