@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from dsp.doa import DoaFrame as DoaFrame
     from dsp.doa import estimate_doa as estimate_doa
     from dsp.doa import steady_direction as steady_direction
+    from dsp.foa_correction import CorrectionStream as CorrectionStream
+    from dsp.foa_correction import FoaCorrection as FoaCorrection
     from dsp.known_directions import DirectionReport as DirectionReport
     from dsp.known_directions import apply_matrix as apply_matrix
     from dsp.known_directions import check_directions as check_directions
@@ -120,6 +122,7 @@ _HOME = {
         "estimate_doa",
         "steady_direction",
     ),
+    "dsp.foa_correction": ("CorrectionStream", "FoaCorrection"),
     "dsp.known_directions": ("DirectionReport", "apply_matrix", "check_directions", "response_vector"),
     "dsp.levels": ("Levels", "levels"),
     "dsp.onset": ("Onset", "OnsetDetector", "onsets"),

@@ -1,0 +1,56 @@
+"""The correction in a result file of `hearth calibrate capsules`, ready to be applied to recorded channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dsp.errors import InputError
+from dsp.foa_correction import FoaCorrection
+from recordings.storage import storage_errors
+
+
+def read_correction(
+    result: Mapping[str, Any] | str | PathLike[str], source: str | None = None
+) -> FoaCorrection:
+    """From the file, or from its content as a mapping. source: the format of the channels that it is to be
+    applied to; another one than it was measured for is refused, because it would be wrong there.
+
+    For sound that is AmbiX already by conversion use `.for_ambix()` of what this gives. Raises InputError,
+    StorageError for a file that cannot be read.
+    """
+    where = "the capsule correction"
+    if not isinstance(result, Mapping):
+        path = Path(result)
+        where = str(path)
+        if not path.is_file():
+            raise InputError(f"no capsule correction at {path}; `hearth calibrate capsules` makes one")
+        with storage_errors(path, "read"):
+            data = path.read_bytes()
+        try:
+            result = msgspec.json.decode(data)
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path} is no JSON file: {error}") from None
+    if not isinstance(result, Mapping) or result.get("kind") != "capsules":
+        kind = result.get("kind") if isinstance(result, Mapping) else None
+        raise InputError(f"{where} must be a calibration result of kind 'capsules', not {kind!r}")
+    held = result.get("result")
+    stored = held.get("correction") if isinstance(held, Mapping) else None
+    if not isinstance(stored, Mapping):
+        raise InputError(f"{where} holds no result.correction; calibrate again")
+    if stored.get("target") != "ambix":
+        raise InputError(f"{where}: the correction must end in ambix, not {stored.get('target')!r}")
+    missing = [name for name in ("source", "matrix", "delays_s") if name not in stored]
+    if missing:
+        raise InputError(f"{where}: result.correction has no {', '.join(missing)}; calibrate again")
+    found = FoaCorrection(stored["source"], stored["matrix"], stored["delays_s"])
+    if source is not None and source != found.source:
+        raise InputError(
+            f"{where} was measured on {found.source} channels ({' '.join(found.channels)}), this sound is"
+            f" {source}; record in the format that was calibrated, or calibrate in this one"
+        )
+    return found
