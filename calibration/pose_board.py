@@ -57,10 +57,11 @@ def ray_of(camera: CameraModel, pixel: ArrayLike) -> Floats:
     return np.asarray(ray / np.linalg.norm(ray))
 
 
-def pose_of_points(
-    object_m: ArrayLike, pixels: ArrayLike, camera: CameraModel, noise_px: float = NOISE_PX
-) -> BoardPose:
-    """Pose of flat points (n, 3) with z = 0 seen at pixels (n, 2), n at least 4. Raises InputError."""
+def board_tilts(
+    object_m: ArrayLike, pixels: ArrayLike, camera: CameraModel
+) -> list[tuple[Floats, Floats, Floats, float]]:
+    """The one or two poses of flat points (n, 3) with z = 0 seen at pixels (n, 2), the better one first:
+    rotation, place, information matrix (6, 6) for pixels of unit sigma, squared error. Raises InputError."""
     import cv2
 
     points, seen = np.asarray(object_m, np.float64), np.asarray(pixels, np.float64)
@@ -82,9 +83,18 @@ def pose_of_points(
             found.append(_refine(points, seen, camera, rotation, start))
     if not found:
         raise InputError("the corners fit no board in front of the camera")
-    found.sort(key=lambda item: item[3])
+    return sorted(found, key=lambda item: item[3])
+
+
+def pose_of_points(
+    object_m: ArrayLike, pixels: ArrayLike, camera: CameraModel, noise_px: float = NOISE_PX
+) -> BoardPose:
+    """Pose of flat points (n, 3) with z = 0 seen at pixels (n, 2), n at least 4. Raises InputError."""
+    import cv2
+
+    found = board_tilts(object_m, pixels, camera)
     rotation, place, information, error = found[0]
-    n = len(points)
+    n = len(np.asarray(object_m))
     rms = float(np.sqrt(error / n))
     sigma = max(noise_px, float(np.sqrt(error / max(2 * n - 6, 1))))
     covariance = np.linalg.inv(information) * sigma**2

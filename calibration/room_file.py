@@ -1,8 +1,8 @@
 """room.json: one result file of kind "room" whose sections are measured by different commands.
 
 `frame` is written by `hearth calibrate room frame`, `devices` by `room device`, `reverberation` by `room
-rt60`. Each section keeps its own inputs, warnings and time in `quality`; the file's own lists are those of all
-sections together, so that one section can be measured again without touching the others.
+rt60`. Each section keeps its own inputs, warnings and time in `quality`; the file's own lists are those of
+all sections together, so that one section can be measured again without touching the others.
 """
 
 from __future__ import annotations
