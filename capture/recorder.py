@@ -116,6 +116,7 @@ class Recorder:
             },
             segment_mib=self.rig.storage.segment_mib,
         )
+        self.opened.calibrations.keep(self._writer.add_file)
         self._folder = FolderWatch(self.path)
         self._subscribe("audio", self._audio)
         for camera, fanout in self._cameras.items():

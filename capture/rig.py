@@ -18,6 +18,8 @@ from msgspec import Meta
 
 from capture.camera_address import shown_address
 from dsp.errors import InputError
+from recordings.calibrated import OF_THE_RIG
+from recordings.calibration_result import Kind
 
 Coordinate = Annotated[float, Meta(ge=-100, le=100)]
 Metres = tuple[Coordinate, Coordinate, Coordinate]
@@ -63,11 +65,27 @@ class Camera(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     store: Literal["auto", "copy", "encode"] = "auto"
 
 
+class CameraResults(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Result files of `hearth calibrate` for a camera. Every episode carries copies of them."""
+
+    camera: Text | None = None
+    pose: Text | None = None
+    sync: Text | None = None
+
+
+class RigResults(CameraResults, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Result files of `hearth calibrate` for the main camera, the microphone and the room."""
+
+    capsules: Text | None = None
+    room: Text | None = None
+
+
 class FurtherCamera(Camera, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A camera beside the main one. Its pictures are `video_<name>.mkv` of the episode."""
 
     name: Id
     source: Literal["v4l2", "url", "file"]
+    calibration: CameraResults = msgspec.field(default_factory=CameraResults)
 
 
 class Device(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -144,6 +162,7 @@ class Rig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     microphone: Microphone = msgspec.field(default_factory=Microphone)
     camera: Camera = msgspec.field(default_factory=Camera)
     more_cameras: tuple[FurtherCamera, ...] = ()
+    calibration: RigResults = msgspec.field(default_factory=RigResults)
     room: Room = msgspec.field(default_factory=Room)
     storage: Storage = msgspec.field(default_factory=Storage)
     endpoints: Endpoints = msgspec.field(default_factory=Endpoints)
@@ -218,6 +237,16 @@ def _refuse_not_finite(data: Any, where: str, place: str = "") -> None:
             _refuse_not_finite(value, where, f"{place}[{number}]")
     elif isinstance(data, float) and not math.isfinite(data):
         raise InputError(f"{where}: `{place}`: {data} is not a usable number; give a finite one")
+
+
+def result_paths(rig: Rig) -> dict[tuple[str, Kind], Path]:
+    """The calibration files that a rig points to, by camera ("": the main one) and kind."""
+    found: dict[tuple[str, Kind], Path] = {}
+    for camera, results in (("", rig.calibration), *((c.name, c.calibration) for c in rig.more_cameras)):
+        for kind in OF_THE_RIG:
+            if path := getattr(results, kind, None):
+                found[camera, kind] = Path(path)
+    return found
 
 
 def rig_to_dict(rig: Rig) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from capture.blocks import AudioInfo, AudioSource, Sink, VideoInfo, VideoSource, monotonic_ns
-from capture.rig import Camera, Rig
+from capture.rig import Camera, Rig, result_paths
+from recordings.calibrated import Calibrations, read_results
 
 if TYPE_CHECKING:
     from capture.virtual import VirtualScene
@@ -18,7 +19,8 @@ class OpenedRig:
     """A rig's devices, opened and ready to start. Use as a context manager, or call `close`.
 
     scene is set when a source is virtual. audio_info and video_info say what the devices really are.
-    further: the rig's `more_cameras` by name, and infos what each of them is.
+    further: the rig's `more_cameras` by name, and infos what each of them is. calibrations: what the rig's
+    result files hold.
     """
 
     rig: Rig
@@ -29,6 +31,7 @@ class OpenedRig:
     video_info: VideoInfo | None = None
     further: dict[str, VideoSource] = field(default_factory=dict)
     infos: dict[str, VideoInfo] = field(default_factory=dict)
+    calibrations: Calibrations = field(default_factory=Calibrations)
     _started: list[Any] = field(default_factory=list, repr=False)
 
     def start(
@@ -85,8 +88,10 @@ def open_rig(rig: Rig) -> OpenedRig:
     """Open the devices of a rig.
 
     Raises DeviceError (absent, busy, wrong mode: the message lists what there is), InputError (a file that
-    does not fit the rig), MissingDependency (PortAudio, PyAudio).
+    does not fit the rig, a calibration result that cannot be used or was made at another picture size),
+    MissingDependency (PortAudio, PyAudio).
     """
+    calibrations = read_results(result_paths(rig))
     scene: Any = None
     if "virtual" in (rig.microphone.source, rig.camera.source):
         from capture.virtual import build_scene
@@ -99,12 +104,15 @@ def open_rig(rig: Rig) -> OpenedRig:
         audio_info = microphone.open()
         video_info = camera.open() if camera is not None else None
         infos = {name: source.open() for name, source in further.items()}
+        for name, info in (("", video_info), *infos.items()):
+            if info is not None:
+                calibrations.check_picture(info.width_px, info.height_px, name)
     except BaseException:
         for opened in (microphone, camera, *further.values()):
             if opened is not None:
                 opened.close()
         raise
-    return OpenedRig(rig, microphone, camera, scene, audio_info, video_info, further, infos)
+    return OpenedRig(rig, microphone, camera, scene, audio_info, video_info, further, infos, calibrations)
 
 
 def microphone_of(rig: Rig, scene: Any) -> AudioSource:

@@ -36,6 +36,16 @@ class CameraModel:
     model: Model
     parameters: Floats
 
+    @classmethod
+    def nominal(cls, width_px: int, height_px: int, hfov_deg: float) -> CameraModel:
+        """A pinhole camera with square pixels that sees `hfov_deg` over the full width, without distortion.
+
+        Pixel centres lie at whole numbers (OpenCV): the middle of the picture is ((w - 1) / 2, (h - 1) / 2).
+        """
+        focal = 0.5 * width_px / np.tan(np.radians(hfov_deg) / 2)
+        middle = [(width_px - 1) / 2, (height_px - 1) / 2]
+        return cls(width_px, height_px, "radtan", np.array([focal, focal, *middle, 0.0, 0.0, 0.0, 0.0]))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of `parameters`."""
@@ -78,6 +88,17 @@ class CameraModel:
         if not np.isfinite(parameters).all() or camera.parameters[:2].min() <= 0 or camera.width_px < 1:
             raise InputError(f"the camera's result is no camera: {dict(zip(names, parameters, strict=True))}")
         return camera
+
+    @property
+    def rim(self) -> float:
+        """Tangent of the widest angle off the axis that the picture shows. Beyond it a distortion may fold
+        back into the picture; infinite without distortion, and where no ray leads to a corner."""
+        if not self.parameters[4:].any():
+            return float("inf")
+        right, bottom = self.width_px - 0.5, self.height_px - 0.5
+        corners = self.rays(np.array([[-0.5, -0.5], [right, -0.5], [-0.5, bottom], [right, bottom]]))
+        widest = np.hypot(*corners.T).max()
+        return float(widest) if np.isfinite(widest) else float("inf")
 
     def to_fields(self) -> dict[str, Any]:
         """What a result file says of a camera; keys in docs/calibration.md."""

@@ -11,10 +11,9 @@ Public names:
 - `direction_to_point`       azimuth, elevation and distance of a room point as the microphone sees it
 - `direction_in_room`        unit vector in the room of a direction seen by the microphone
 - `wall_distance`            how far it is from a point in a box room to the wall in some direction
-- `camera_matrix`            pinhole 3x3 matrix from picture size and horizontal field of view
 - `project_direction`        AmbiX directions -> `Projection` (pixel, inside or not, point at the edge)
 
-Pure numpy; imports nothing of Hearth, so that capture, calibration and edge can use it. Frames are those of
+Pure numpy, so that capture, calibration and edge can use it. Frames are those of
 the design: azimuth counter-clockwise from the front in degrees, elevation up; the microphone's yaw in the
 room counts from the room's +x axis towards +y; the camera's pose is given in the microphone frame.
 """
@@ -26,6 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from recordings.camera_model import CameraModel
 
 Floats = NDArray[np.float64]
 
@@ -135,15 +136,6 @@ def wall_distance(origin_m: ArrayLike, direction: ArrayLike, size_m: ArrayLike) 
     return float(along.min())
 
 
-def camera_matrix(width_px: int, height_px: int, hfov_deg: float) -> Floats:
-    """Pinhole matrix (3, 3) of a camera with square pixels that sees `hfov_deg` over the full width.
-
-    Pixel centres lie at whole numbers (OpenCV), so the middle of the picture is ((w - 1) / 2, (h - 1) / 2).
-    """
-    focal = 0.5 * width_px / np.tan(np.radians(hfov_deg) / 2)
-    return np.array([[focal, 0.0, (width_px - 1) / 2], [0.0, focal, (height_px - 1) / 2], [0.0, 0.0, 1.0]])
-
-
 @dataclass(frozen=True, slots=True)
 class Projection:
     """Directions seen in a picture; all arrays have one entry per direction.
@@ -168,27 +160,29 @@ def project_direction(
     elevation_deg: ArrayLike,
     *,
     T_mic_camera: Floats,
-    width_px: int,
-    height_px: int,
-    hfov_deg: float,
+    camera: CameraModel,
     distance_m: ArrayLike = 2.0,
 ) -> Projection:
-    """Where directions of the microphone frame (AmbiX) appear in a pinhole camera's picture.
+    """Where directions of the microphone frame (AmbiX) appear in a camera's picture.
 
-    A direction has no distance, yet the camera is not where the microphone is: `distance_m` says how far from
-    the microphone the sound is taken to be. With the camera 8 cm above the microphone, an error between 1 m
-    and 3 m moves the point by about 3 degrees. Lens distortion is not modelled.
+    camera: as calibrated, or `CameraModel.nominal` when only the field of view is known. A direction has no
+    distance, yet the camera is not where the microphone is: `distance_m` says how far from the microphone the
+    sound is taken to be. With the camera 8 cm above the microphone, an error between 1 m and 3 m moves the
+    point by about 3 degrees.
     """
     azimuth, elevation, distance = np.broadcast_arrays(
         *(np.atleast_1d(np.asarray(a, dtype=np.float64)) for a in (azimuth_deg, elevation_deg, distance_m))
     )
     points = unit_from_direction(azimuth, elevation) * distance[..., None]
-    right, down, forward = np.moveaxis(transform(invert_pose(T_mic_camera), points), -1, 0)
-    matrix = camera_matrix(width_px, height_px, hfov_deg)
-    centre_u, centre_v = matrix[0, 2], matrix[1, 2]
+    seen = transform(invert_pose(T_mic_camera), points)
+    right, down, forward = np.moveaxis(seen, -1, 0)
+    width_px, height_px = camera.width_px, camera.height_px
+    centre_u, centre_v = camera.parameters[2], camera.parameters[3]
     ahead = forward > 1e-6
-    depth = np.where(ahead, forward, np.nan)
-    u, v = centre_u + matrix[0, 0] * right / depth, centre_v + matrix[1, 1] * down / depth
+    # Beyond the picture a distortion may fold back and put a point into it that the camera cannot see.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ahead &= np.hypot(right, down) <= 1.02 * camera.rim * forward
+    u, v = np.moveaxis(camera.project(np.where(ahead[..., None], seen, np.nan)), -1, 0)
     with np.errstate(invalid="ignore"):
         inside = ahead & (u >= -0.5) & (u <= width_px - 0.5) & (v >= -0.5) & (v <= height_px - 0.5)
     # Straight behind has no side; it is shown at the right-hand edge rather than nowhere.
@@ -197,8 +191,8 @@ def project_direction(
     side_v = np.where(length > 1e-9, down / np.maximum(length, 1e-9), 0.0)
     with np.errstate(divide="ignore"):
         reach = np.minimum(
-            np.where(side_u == 0, np.inf, width_px / 2 / np.abs(side_u)),
-            np.where(side_v == 0, np.inf, height_px / 2 / np.abs(side_v)),
+            np.where(side_u > 0, width_px - 1 - centre_u, centre_u) / np.abs(side_u),
+            np.where(side_v > 0, height_px - 1 - centre_v, centre_v) / np.abs(side_v),
         )
     return Projection(
         u_px=u,

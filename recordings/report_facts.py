@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from dsp.errors import HearthError
 from recordings import manifest, marker
+from recordings.calibrated import Calibrations, read_snapshot
 from recordings.profile import Profile, profile_from_yaml
 from recordings.report_checks import checks_in_words
 from recordings.report_decision import read_decision
@@ -203,7 +204,12 @@ def gather(
     notes: list[str],
 ) -> Facts:
     """Everything but the sound and the pictures."""
-    rig = view_rig(profile.rig if profile else {})
+    try:
+        calibrations = read_snapshot(folder)
+    except HearthError as error:
+        calibrations = Calibrations()
+        notes.append(f"The calibrations of this episode cannot be used: {error}")
+    rig = view_rig(profile.rig if profile else {}, calibrations)
     names = names_of(profile, rig)
     checks = load_json(folder / "checks.json", notes)
     state = state_of(folder, checks)

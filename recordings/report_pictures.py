@@ -155,16 +155,15 @@ def _spot(
     width: int,
     height: int,
 ) -> Spot:
+    camera = eye.model(width, height)
     seen = geometry.project_direction(
         azimuth,
         elevation,
         T_mic_camera=eye.pose,
-        width_px=width,
-        height_px=height,
-        hfov_deg=eye.hfov_deg,
+        camera=camera,
         distance_m=distance if np.isfinite(distance) and distance > 0 else UNKNOWN_DISTANCE_M,
     )
-    focal = 0.5 / np.tan(np.radians(eye.hfov_deg) / 2)
+    focal = camera.parameters[0] / width
     return Spot(
         kind=kind,
         label=label,

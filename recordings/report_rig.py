@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from recordings import geometry
+from recordings.calibrated import Calibrations
+from recordings.camera_model import CameraModel
 from recordings.geometry import Floats
 
 
@@ -36,11 +38,19 @@ def point(value: Any) -> Floats | None:
 
 @dataclass(frozen=True)
 class Eye:
-    """The camera: pose in the microphone frame, horizontal field of view and yaw (degrees)."""
+    """The camera: pose in the microphone frame, horizontal field of view and yaw (degrees); `lens` where it
+    was calibrated."""
 
     pose: Floats
     hfov_deg: float
     yaw_deg: float
+    lens: CameraModel | None = None
+
+    def model(self, width_px: int, height_px: int) -> CameraModel:
+        """The camera for pictures of a size: the calibrated one if it was made at that size."""
+        if self.lens is not None and (self.lens.width_px, self.lens.height_px) == (width_px, height_px):
+            return self.lens
+        return CameraModel.nominal(width_px, height_px, self.hfov_deg)
 
 
 @dataclass(frozen=True)
@@ -84,15 +94,16 @@ class RigView:
         return next((d for d in self.devices if d.id == device_id), None)
 
 
-def view_rig(raw: Any) -> RigView:
-    """Take what is sound from a snapshot of rig.yaml; never raises."""
+def view_rig(raw: Any, calibrations: Calibrations | None = None) -> RigView:
+    """Take what is sound from a snapshot of rig.yaml; never raises. What was calibrated replaces what the
+    file says of the camera."""
     rig = raw if isinstance(raw, dict) else {}
     room = rig["room"] if isinstance(rig.get("room"), dict) else {}
     size = point(room.get("size_m"))
     if size is not None and not ((size >= 0.2) & (size <= 1000)).all():
         size = None
     return RigView(
-        camera=_camera(rig.get("camera")),
+        camera=_calibrated(_camera(rig.get("camera")), calibrations or Calibrations()),
         microphone=_microphone(rig.get("microphone")),
         room_name=str(room.get("name", "room")).replace("_", " "),
         room_size_m=size,
@@ -117,6 +128,18 @@ def _camera(raw: Any) -> Eye | None:
     if position is None or not np.isfinite([hfov, yaw, pitch]).all():
         return None
     return Eye(geometry.camera_pose(position.tolist(), yaw, pitch), hfov, yaw)
+
+
+def _calibrated(eye: Eye | None, calibrations: Calibrations) -> Eye | None:
+    if eye is None:
+        return None
+    lens, pose = calibrations.camera(), calibrations.T_mic_camera()
+    if lens is not None:
+        eye = replace(eye, lens=lens, hfov_deg=lens.hfov_deg)
+    if pose is not None:
+        forward = float(geometry.direction_from_vector(pose[:3, 2])[0])
+        eye = replace(eye, pose=pose, yaw_deg=forward)
+    return eye
 
 
 def _microphone(raw: Any) -> Ear | None:

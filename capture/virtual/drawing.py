@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capture.rig import Rig
-from recordings.geometry import camera_matrix, camera_pose, invert_pose, microphone_pose, transform
+from recordings.camera_model import CameraModel
+from recordings.geometry import camera_pose, invert_pose, microphone_pose, transform
 
 NEAR_M = 0.08
 SHIFT = 4  # sub-pixel bits of OpenCV's drawing functions
@@ -34,7 +35,7 @@ class Pinhole:
         )
         self.position = pose[:3, 3]
         self._into = invert_pose(pose)
-        matrix = camera_matrix(camera.width_px, camera.height_px, camera.hfov_deg)
+        matrix = CameraModel.nominal(camera.width_px, camera.height_px, camera.hfov_deg).matrix
         self._focal = float(matrix[0, 0]) * scale
         self._centre = ((matrix[:2, 2] + 0.5) * scale) - 0.5
         self.width, self.height = camera.width_px * scale, camera.height_px * scale

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture.rig import Device, Rig
-from recordings.geometry import camera_matrix, camera_pose, microphone_pose, transform
+from recordings.camera_model import CameraModel
+from recordings.geometry import camera_pose, microphone_pose, transform
 
 SLATE_IN_PICTURE = (0.07, 0.88)  # LED and buzzer, in parts of the picture's width and height
 SLATE_DEPTH_M = 0.3
@@ -34,7 +35,7 @@ def slate_place(rig: Rig) -> NDArray[np.float64]:
     pose = microphone_pose(rig.microphone.position_m, rig.microphone.yaw_deg) @ camera_pose(
         camera.position_m, camera.yaw_deg, camera.pitch_deg
     )
-    matrix = camera_matrix(camera.width_px, camera.height_px, camera.hfov_deg)
+    matrix = CameraModel.nominal(camera.width_px, camera.height_px, camera.hfov_deg).matrix
     pixel = np.array([SLATE_IN_PICTURE[0] * camera.width_px, SLATE_IN_PICTURE[1] * camera.height_px, 1.0])
     place = transform(pose, np.linalg.solve(matrix, pixel) * SLATE_DEPTH_M)
     return np.asarray(np.clip(place, 0.0, np.asarray(rig.room.size_m)))

@@ -15,6 +15,7 @@ from capture.virtual.home_state import ON_OFF, off, running
 from capture.virtual.layout import slate_place
 from capture.virtual.picture import Painter
 from capture.virtual.scene import Figure, Snapshot
+from recordings.camera_model import CameraModel
 from recordings.geometry import camera_pose, direction_to_point, project_direction
 
 RIG = load_rig(None)
@@ -42,9 +43,7 @@ def test_projection_agrees_with_the_geometry_of_recordings(camera):
             azimuth,
             elevation,
             T_mic_camera=camera_pose(rig.camera.position_m, rig.camera.yaw_deg, rig.camera.pitch_deg),
-            width_px=rig.camera.width_px,
-            height_px=rig.camera.height_px,
-            hfov_deg=rig.camera.hfov_deg,
+            camera=CameraModel.nominal(rig.camera.width_px, rig.camera.height_px, rig.camera.hfov_deg),
             distance_m=distance,
         )
         ours, _ = Pinhole(rig).pixels(point)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordings import geometry as g
+from recordings.camera_model import CameraModel
 
 angle = st.floats(-179.0, 179.0)
 tilt = st.floats(-85.0, 85.0)
@@ -88,20 +89,49 @@ def test_projection_agrees_with_opencv(azimuth: float, elevation: float, yaw: fl
     pitch *= 0.2
     pose = g.camera_pose((0.03, -0.05, 0.08), yaw, pitch)
     seen = g.project_direction(
-        azimuth, elevation, T_mic_camera=pose, width_px=640, height_px=360, hfov_deg=90.0, distance_m=2.0
+        azimuth, elevation, T_mic_camera=pose, camera=CameraModel.nominal(640, 360, 90.0), distance_m=2.0
     )
     world = 2.0 * g.unit_from_direction(azimuth, elevation)
     inverse = g.invert_pose(pose)
     rvec, _ = cv2.Rodrigues(inverse[:3, :3])
-    matrix = g.camera_matrix(640, 360, 90.0)
+    matrix = CameraModel.nominal(640, 360, 90.0).matrix
     theirs, _ = cv2.projectPoints(world[None], rvec, inverse[:3, 3], matrix, None)
     np.testing.assert_allclose([seen.u_px[0], seen.v_px[0]], theirs[0, 0], atol=1e-3)
+
+
+BARREL = CameraModel(
+    640, 360, "plumb_bob", np.array([420.0, 424.0, 311.0, 187.0, -0.31, 0.11, 0.0007, -0.0004, -0.015])
+)
+
+
+@given(azimuth=st.floats(-30, 30), elevation=st.floats(-18, 18), yaw=st.floats(-8, 8))
+def test_a_calibrated_lens_projects_as_opencv_does(azimuth: float, elevation: float, yaw: float) -> None:
+    pose = g.camera_pose((0.03, -0.05, 0.08), yaw)
+    seen = g.project_direction(azimuth, elevation, T_mic_camera=pose, camera=BARREL, distance_m=3.0)
+    inverse = g.invert_pose(pose)
+    theirs, _ = cv2.projectPoints(
+        3.0 * g.unit_from_direction(azimuth, elevation)[None],
+        cv2.Rodrigues(inverse[:3, :3])[0],
+        inverse[:3, 3],
+        BARREL.matrix,
+        BARREL.distortion,
+    )
+    np.testing.assert_allclose([seen.u_px[0], seen.v_px[0]], theirs[0, 0], atol=1e-6)
+
+
+def test_what_a_distortion_folds_back_into_the_picture_is_not_in_it() -> None:
+    pose = g.camera_pose((0.0, 0.0, 0.0))
+    folded = [a for a in range(45, 89) if 0 < BARREL.project([-np.tan(np.radians(a)), 0, 1])[0] < 639]
+    assert folded  # k1 < 0 alone would draw them
+    seen = g.project_direction(folded, 0.0, T_mic_camera=pose, camera=BARREL)
+    assert not seen.inside.any() and np.allclose(seen.edge_u_px, 0.0)
+    assert g.project_direction(30.0, 0.0, T_mic_camera=pose, camera=BARREL).inside[0]
 
 
 def project(azimuth: float, elevation: float = 0.0) -> g.Projection:
     pose = g.camera_pose((0.0, 0.0, 0.0))
     return g.project_direction(
-        azimuth, elevation, T_mic_camera=pose, width_px=640, height_px=360, hfov_deg=90.0
+        azimuth, elevation, T_mic_camera=pose, camera=CameraModel.nominal(640, 360, 90.0)
     )
 
 
@@ -142,6 +172,6 @@ def test_the_lever_arm_of_the_camera_matters() -> None:
     # 15 cm above the microphone, a source level with the microphone at 2 m appears atan(0.15 / 2) lower.
     pose = g.camera_pose((0.0, 0.0, 0.15))
     seen = g.project_direction(
-        0.0, 0.0, T_mic_camera=pose, width_px=640, height_px=360, hfov_deg=90.0, distance_m=2.0
+        0.0, 0.0, T_mic_camera=pose, camera=CameraModel.nominal(640, 360, 90.0), distance_m=2.0
     )
     assert seen.v_px[0] - 179.5 == pytest.approx(320 * 0.15 / 2)

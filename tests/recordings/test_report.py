@@ -21,6 +21,7 @@ import dsp
 from capture.rig import load_rig, rig_to_dict
 from dsp.errors import InputError
 from recordings import EpisodeWriter, Profile, geometry
+from recordings.camera_model import CameraModel
 from recordings.profile import Assert, Goal
 from recordings.report import render, write_report
 from recordings.report_checks import checks_in_words
@@ -265,7 +266,7 @@ def test_measured_direction_is_drawn_where_the_talker_is(page: str) -> None:
     ring = re.search(r'class="measured ring" cx="(\d+)" cy="(\d+)"', data["frames"]["marks"][frame])
     assert ring
     seen = geometry.project_direction(
-        *TALKER, T_mic_camera=geometry.camera_pose((0, 0, 0.08)), width_px=320, height_px=180, hfov_deg=90
+        *TALKER, T_mic_camera=geometry.camera_pose((0, 0, 0.08)), camera=CameraModel.nominal(320, 180, 90)
     )
     assert int(ring.group(1)) / 1000 == pytest.approx(float(seen.u_px[0]) / 320, abs=0.05)
     assert int(ring.group(2)) / 1000 * 320 / 180 == pytest.approx(float(seen.v_px[0]) / 180, abs=0.12)

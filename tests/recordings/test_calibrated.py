@@ -1,0 +1,84 @@
+"""Calibration results that a rig points to: read once, checked, carried by every episode byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capture.rig import parse_rig, result_paths, rig_to_dict
+from dsp.errors import InputError
+from recordings.calibrated import Calibrations, read_results, read_snapshot
+from recordings.calibration_result import CalibrationResult
+from recordings.camera_model import CameraModel
+from recordings.geometry import camera_pose
+from recordings.report_rig import view_rig
+
+LENS = CameraModel(640, 360, "radtan", np.array([500.0, 501.0, 318.0, 181.0, -0.2, 0.03, 0.0, 0.0]))
+POSE = camera_pose((0.1, -0.02, 0.05), 12.0, -3.0)
+
+
+def save(folder: Path, **results: dict) -> dict[str, Path]:
+    return {
+        kind: CalibrationResult.new(kind, result, units={}).save(folder / f"{kind}.json")  # type: ignore[arg-type]
+        for kind, result in results.items()
+    }
+
+
+def test_an_episode_carries_what_the_rig_points_to(tmp_path: Path) -> None:
+    made = save(tmp_path / "made", camera=LENS.to_fields(), pose={"T_mic_camera": POSE})
+    rig = parse_rig(
+        "hearth_rig: 1\n"
+        f"calibration: {{camera: {made['camera']}, pose: {made['pose']}}}\n"
+        f"more_cameras: [{{name: door, source: file, file: x, calibration: {{camera: {made['camera']}}}}}]\n"
+    )
+    held = read_results(result_paths(rig))
+    held.keep(lambda name, data: _write(tmp_path / "episode" / name, data))
+    kept = read_snapshot(tmp_path / "episode")
+    assert kept.results == held.results and kept.files == held.files
+    assert sorted(p.name for p in (tmp_path / "episode" / "calibration").iterdir()) == [
+        "camera.json", "door", "pose.json",
+    ]  # fmt: skip
+    assert kept.camera("door") is not None and kept.T_mic_camera("door") is None
+    lens = kept.camera()
+    assert lens is not None and np.array_equal(lens.parameters, LENS.parameters)
+    eye = view_rig(rig_to_dict(rig), kept).camera
+    assert eye is not None and eye.model(640, 360) is eye.lens and eye.lens is not None
+    np.testing.assert_array_equal(eye.pose, POSE)
+    assert eye.yaw_deg == pytest.approx(12.0) and eye.model(320, 180).distortion.any() == False  # noqa: E712
+    assert not read_snapshot(tmp_path) and list(kept.lines())
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "said"),
+    [
+        ("camera", {"width_px": 3}, "lacks or garbles 'model'"),
+        ("camera", {**LENS.to_fields(), "fx": -1.0}, "is no camera"),
+        ("pose", {"T_mic_camera": [[1, 2], [3, 4]]}, "no rigid T_mic_camera"),
+        ("pose", {"T_mic_camera": np.diag([1.0, 1.0, -1.0, 1.0])}, "no rigid T_mic_camera"),
+    ],
+)
+def test_what_cannot_be_used_is_told_before_the_take(tmp_path: Path, kind, result, said) -> None:
+    path = save(tmp_path, **{kind: result})[kind]
+    with pytest.raises(InputError, match=said) as error:
+        read_results({("", kind): path})
+    assert str(path) in str(error.value)
+
+
+def test_missing_wrong_kind_and_wrong_size(tmp_path: Path) -> None:
+    path = save(tmp_path, camera=LENS.to_fields())["camera"]
+    with pytest.raises(InputError, match="hearth calibrate pose"):
+        read_results({("", "pose"): tmp_path / "none.json"})
+    with pytest.raises(InputError, match="kind 'camera', 'pose' is needed"):
+        read_results({("", "pose"): path})
+    held = read_results({("", "camera"): path})
+    held.check_picture(640, 360)
+    with pytest.raises(InputError, match="640x360 pixels, the camera gives 1280x720"):
+        held.check_picture(1280, 720)
+    Calibrations().check_picture(1, 1)
