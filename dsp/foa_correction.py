@@ -2,11 +2,11 @@
 
     out = matrix @ (each channel of `source`, early by its delay)
 
-Whatever is wrong with wiring, capsules or encoding and can be put right, is in these two: gains, signs, order,
-format, a mirror or a turn in the matrix, a late channel or capsule in the delays. `hearth calibrate capsules`
-measures them. A correction holds for one format of the recording (`source`) and gives AmbiX, so it takes the
-place of `dsp.convert(x, source=..., target="ambix")`. It must be applied once: to the recorded channels, never
-to what it gave.
+Whatever is wrong with wiring, capsules or encoding and can be put right, is in these two: gains, signs,
+order, format, a mirror or a turn in the matrix, a late channel or capsule in the delays. `hearth calibrate
+capsules` measures them. A correction holds for one format of the recording (`source`) and gives AmbiX, so it
+takes the place of `dsp.convert(x, source=..., target="ambix")`. It must be applied once: to the recorded
+channels, never to what it gave.
 
 Delays that are no whole number of frames are windowed sincs of 49 taps (Laakso et al., "Splitting the unit
 delay", IEEE Signal Processing Magazine 13, 1996): flat within 0.1 dB to 0.45 of the rate.

@@ -1,44 +1,35 @@
-"""The correction in a result file of `hearth calibrate capsules`, ready to be applied to recorded channels."""
+"""The correction in a result file of `hearth calibrate capsules`, ready for the recorded channels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from dsp.errors import InputError
 from dsp.foa_correction import FoaCorrection
-from recordings.storage import storage_errors
+from recordings.calibration_result import CalibrationResult, load
 
 
 def read_correction(
-    result: Mapping[str, Any] | str | PathLike[str], source: str | None = None
+    result: CalibrationResult | Mapping[str, Any] | str | PathLike[str], source: str | None = None
 ) -> FoaCorrection:
-    """From the file, or from its content as a mapping. source: the format of the channels that it is to be
-    applied to; another one than it was measured for is refused, because it would be wrong there.
+    """From a result, its file, or the file's content as a mapping. source: the format of the channels that it
+    is to be applied to; another one than it was measured for is refused, because it would be wrong there.
 
     For sound that is AmbiX already by conversion use `.for_ambix()` of what this gives. Raises InputError,
     StorageError for a file that cannot be read.
     """
     where = "the capsule correction"
-    if not isinstance(result, Mapping):
-        path = Path(result)
-        where = str(path)
-        if not path.is_file():
-            raise InputError(f"no capsule correction at {path}; `hearth calibrate capsules` makes one")
-        with storage_errors(path, "read"):
-            data = path.read_bytes()
-        try:
-            result = msgspec.json.decode(data)
-        except msgspec.DecodeError as error:
-            raise InputError(f"{path} is no JSON file: {error}") from None
-    if not isinstance(result, Mapping) or result.get("kind") != "capsules":
-        kind = result.get("kind") if isinstance(result, Mapping) else None
+    if isinstance(result, str | PathLike):
+        where = str(result)
+        result = load(result, "capsules")
+    if isinstance(result, Mapping):
+        kind, held = result.get("kind"), result.get("result")
+    else:
+        kind, held = result.kind, result.result
+    if kind != "capsules":
         raise InputError(f"{where} must be a calibration result of kind 'capsules', not {kind!r}")
-    held = result.get("result")
     stored = held.get("correction") if isinstance(held, Mapping) else None
     if not isinstance(stored, Mapping):
         raise InputError(f"{where} holds no result.correction; calibrate again")
