@@ -88,7 +88,8 @@ def open_rig(rig: Rig) -> OpenedRig:
     """Open the devices of a rig.
 
     Raises DeviceError (absent, busy, wrong mode: the message lists what there is), InputError (a file that
-    does not fit the rig, a calibration result that cannot be used or was made at another picture size),
+    does not fit the rig, a calibration result that cannot be used, was made at another picture size or
+    for another sound format),
     MissingDependency (PortAudio, PyAudio).
     """
     calibrations = read_results(result_paths(rig))
@@ -107,6 +108,7 @@ def open_rig(rig: Rig) -> OpenedRig:
         for name, info in (("", video_info), *infos.items()):
             if info is not None:
                 calibrations.check_picture(info.width_px, info.height_px, name)
+        calibrations.correction(audio_info.format)
     except BaseException:
         for opened in (microphone, camera, *further.values()):
             if opened is not None:

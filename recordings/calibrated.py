@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from dsp.errors import InputError
@@ -64,14 +65,18 @@ class Calibrations:
             )
         return pose
 
-    def correction(self) -> FoaCorrection | None:
-        """What the capsules' calibration does to the sound, or None. Raises InputError."""
+    def correction(self, source: str | None = None) -> FoaCorrection | None:
+        """What the capsules' calibration does to the sound, or None without one.
+
+        source: the format of the channels that it is for. Raises InputError for a result that holds none, or
+        one for another format.
+        """
         found = self.get("capsules")
         if found is None:
             return None
         from recordings.capsule_correction import read_correction
 
-        return read_correction(found)
+        return read_correction(msgspec.to_builtins(found), source)
 
     def check_picture(self, width_px: int, height_px: int, camera: str = "") -> None:
         """Raises InputError when a camera was calibrated at another picture size than the one in use."""
@@ -117,7 +122,11 @@ def read_results(paths: dict[tuple[str, Kind], Path]) -> Calibrations:
 def read_snapshot(episode: str | Path) -> Calibrations:
     """The calibrations that an episode carries; none when it has no such folder. Raises InputError,
     StorageError as `read_results`."""
-    root = Path(episode) / FOLDER
+    return read_folder(Path(episode) / FOLDER)
+
+
+def read_folder(root: Path) -> Calibrations:
+    """The calibrations in a folder that is laid out as that of an episode. Raises as `read_results`."""
     found: dict[tuple[str, Kind], Path] = {}
     for folder in (root, *sorted(path for path in root.glob("*") if path.is_dir())):
         camera = "" if folder == root else folder.name

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dsp.errors import CheckFailed, HearthError, InputError
 from recordings.terminal import counted, emit, progress
+
+if TYPE_CHECKING:
+    from dsp.foa_correction import FoaCorrection
+    from recordings.audio_file import AudioFile
 
 _LOOK = "Look at recordings"
 _VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
@@ -16,6 +20,11 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout")]
 Format = Annotated[
     str | None,
     typer.Option("--format", help="channel order when the tags do not say: ambix, fuma, n3d, a or a2"),
+]
+
+Capsules = Annotated[
+    Path | None,
+    typer.Option(help="correct by this result of `hearth calibrate capsules`; default: the episode's own"),
 ]
 
 
@@ -135,6 +144,9 @@ def import_(
         float | None,
         typer.Option(help="first picture after the first sound; default: by the video's own sound"),
     ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="folder with camera.json, pose.json, ... that hold for the take")
+    ] = None,
     report_page: Annotated[bool, typer.Option("--report/--no-report", help="make report.html")] = True,
     as_json: Json = False,
 ) -> None:
@@ -152,6 +164,7 @@ def import_(
             session=session,
             name=name,
             video_offset_s=video_offset_s,
+            calibration=calibration,
             report=report_page,
         )
     pictures = episode.profile.source.get("video")
@@ -196,6 +209,7 @@ def import_(
 def check(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="sound files or episode folders")],
     format_name: Format = None,
+    capsules: Capsules = None,
     as_json: Json = False,
 ) -> None:
     """Is the sound healthy first-order ambisonics? Levels, clipping, dead channels. Exit 1 on a fault."""
@@ -203,9 +217,9 @@ def check(
 
     results: list[dict[str, Any]] = []
     for path in paths:
-        source, named = _sound_of(path, format_name)
+        source, named, correction = _sound_of(path, format_name, capsules)
         with progress(f"checking {path.name}", source.frames) as advance:
-            answer = check_audio(source, named, advance)
+            answer = check_audio(source, named, advance, correction)
         about = {"path": str(path), "rate_hz": source.rate, "channels": source.channels}
         results.append(
             {**about, "duration_s": round(source.duration_s, 6), **answer, "problems": source.problems}
@@ -253,6 +267,7 @@ def doa(
         Path | None, typer.Option(help="draw azimuth, elevation and spectrogram: FILE.png or FILE.svg")
     ] = None,
     format_name: Format = None,
+    capsules: Capsules = None,
     as_json: Json = False,
 ) -> None:
     """Direction of arrival, one row per 100 ms: as a table, as DCASE metadata, as a picture."""
@@ -263,9 +278,9 @@ def doa(
         raise InputError(f"--sounds is one of speech, all, not {sounds!r}")
     files = DirectionFiles(csv, tracks, dcase, plot, sound_class)
     files.check(as_json, path)
-    source, named = _sound_of(path, format_name)
+    source, named, correction = _sound_of(path, format_name, capsules)
     with progress(f"directions of {path.name}", source.frames) as advance:
-        directions, found, printed = files.make(source, named, path.name, sounds, advance)
+        directions, found, printed = files.make(source, named, path.name, sounds, advance, correction)
     if printed is not None:
         print(printed, end="")
         return
@@ -341,17 +356,23 @@ def export_audio(
     emit({"file": str(out), "sidecar": str(made.sidecar), **told}, as_json, text)
 
 
-def _sound_of(path: Path, format_name: str | None) -> tuple[Any, str]:
-    """(AudioFile, format) of a sound file or an episode's original."""
+def _sound_of(
+    path: Path, format_name: str | None, capsules: Path | None
+) -> tuple[AudioFile, str, FoaCorrection | None]:
+    """(sound, format, correction of the capsules) of a sound file or an episode's original. capsules: a
+    result of `hearth calibrate capsules`; without it an episode's own counts."""
     from recordings.audio_file import open_audio
+    from recordings.capsule_correction import read_correction
     from recordings.episode import Episode
     from recordings.importer import decide_format
 
+    correction = None
     if not path.is_dir():
         source = open_audio(path)
         named = decide_format(source, format_name)
     else:
         episode = Episode.open(path)
+        correction = episode.correction if capsules is None else None
         source = episode.original
         named = str(episode.format)
         if format_name not in (None, named):
@@ -362,7 +383,9 @@ def _sound_of(path: Path, format_name: str | None) -> tuple[Any, str]:
             )
     if source.frames == 0:
         raise InputError(f"{path}: holds no sound frame ({'; '.join(source.problems) or 'empty'})")
-    return source, named
+    if capsules is not None:
+        correction = read_correction(capsules, named)
+    return source, named, correction
 
 
 Out = Annotated[Path, typer.Option("--out", help="the file to write; nothing is ever overwritten")]

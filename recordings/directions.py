@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from recordings.audio_file import AudioFile
 from recordings.episode import RELEASE_RATE_HZ
 from recordings.finish import doa_lines, release_blocks
 from recordings.timeline import AudioMap, Line
+
+if TYPE_CHECKING:
+    from dsp.foa_correction import FoaCorrection
 
 Row = dict[str, Any]
 COLUMNS = ("time_s", "azimuth_deg", "elevation_deg", "confidence", "track", "uncertainty_deg", "active")
@@ -42,11 +45,13 @@ def directions_of(
     advance: Callable[[float], None] = lambda frames: None,
     hear: Callable[[NDArray[np.float32]], None] = lambda block: None,
     sounds: str = "speech",
+    correction: FoaCorrection | None = None,
 ) -> Directions:
     """Directions and tracks of a file.
 
     hear: is called with each AmbiX block (n, 4) at 24 kHz on the way, for whoever wants the sound as well.
-    sounds: what is tracked, "speech" or "all" (see dsp.Tracker). Raises InputError for another.
+    sounds: what is tracked, "speech" or "all" (see dsp.Tracker). correction: of the capsules. Raises
+    InputError for other sounds.
     """
     from dsp.doa import DoaEstimator
     from dsp.track import Tracker
@@ -54,7 +59,7 @@ def directions_of(
     estimator, tracker = DoaEstimator(fs=RELEASE_RATE_HZ), Tracker(RELEASE_RATE_HZ, sounds)  # type: ignore[arg-type]
     found: list[Any] = []
     frames: list[Any] = []
-    for block in release_blocks(source, format_name):
+    for block in release_blocks(source, format_name, correction):
         block = np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0)
         found += estimator.push(block)
         frames += tracker.push(block)

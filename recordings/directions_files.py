@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsp.errors import InputError
 from recordings.audio_file import AudioFile
@@ -23,6 +23,9 @@ from recordings.episode import RELEASE_RATE_HZ
 from recordings.manifest import refuse_inside_sealed
 from recordings.report_sound import MelSpectrogram
 from recordings.storage import write_atomic
+
+if TYPE_CHECKING:
+    from dsp.foa_correction import FoaCorrection
 
 STDOUT = Path("-")
 
@@ -65,13 +68,19 @@ class DirectionFiles:
             taken[where] = name
 
     def make(
-        self, source: AudioFile, format_name: str, name: str, sounds: str, advance: Callable[[float], None]
+        self,
+        source: AudioFile,
+        format_name: str,
+        name: str,
+        sounds: str,
+        advance: Callable[[float], None],
+        correction: FoaCorrection | None = None,
     ) -> tuple[Directions, dict[str, Any], str | None]:
         """Find the directions and write the files: (directions, their summary, text for stdout or None)."""
         frames = -(-source.frames * RELEASE_RATE_HZ // source.rate)
         spectrum = MelSpectrogram(frames, RELEASE_RATE_HZ) if self.plot is not None else None
         hear = (lambda block: None) if spectrum is None else (lambda block: spectrum.push(block[:, 0]))
-        found = directions_of(source, format_name, advance, hear, sounds)
+        found = directions_of(source, format_name, advance, hear, sounds, correction)
         about = summary(found.rows)
         printed = None
         for option, path in self.wanted.items():

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from dsp.errors import InputError
 from recordings.audio_file import OTHER_SUFFIXES, WAV_SUFFIXES, AudioFile, open_audio
+from recordings.calibrated import Calibrations, read_snapshot
 from recordings.marker import State, is_episode, state_of
 from recordings.profile import Profile, profile_from_yaml
 from recordings.timeline import AudioMap, Line, TimelineFile, read_timeline
 
 if TYPE_CHECKING:
+    from dsp.foa_correction import FoaCorrection
     from recordings.verify_episode import VerifyReport
 
 PROFILE = "episode.yaml"
@@ -144,6 +146,19 @@ class Episode:
             return named
         return self.original.format if self.audio_paths else None
 
+    @cached_property
+    def calibrations(self) -> Calibrations:
+        """The calibration results that were valid when it was recorded. Raises InputError if unusable."""
+        return read_snapshot(self.path)
+
+    @cached_property
+    def correction(self) -> FoaCorrection | None:
+        """What the capsules' calibration does to the channels as recorded; None without one.
+
+        Raises InputError when it was made for another format than that of this recording.
+        """
+        return self.calibrations.correction(self.format)
+
     @property
     def duration_s(self) -> float:
         """Length of the sound in seconds; 0 without sound."""
@@ -167,7 +182,10 @@ class Episode:
                     f"{self.path}: {self.original.channels} channels of format {self.format}; only a known"
                     " first-order format has a 24 kHz form"
                 )
-            foa = dsp.convert(self.original.read(), source=self.format, target="ambix")
+            if self.correction is not None:
+                foa = self.correction.apply(self.original.read(), self.original.rate)
+            else:
+                foa = dsp.convert(self.original.read(), source=self.format, target="ambix")
             return dsp.resample(foa, self.original.rate, RELEASE_RATE_HZ)
         if rate != self.original.rate:
             raise InputError(

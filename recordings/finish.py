@@ -10,8 +10,9 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,15 @@ from recordings.timeline import AudioMap, Line, TimelineWriter
 from recordings.video_summary import video_summary
 from recordings.wav_write import WavWriter
 
+if TYPE_CHECKING:
+    from dsp.foa_correction import FoaCorrection
+
 _BLOCK = 1 << 16
+# Codes of dsp.check that are about the samples of the channels as recorded, whatever the field is.
+_OF_SAMPLES = (
+    "empty", "too_short", "nonfinite", "clipped", "dead", "dc", "truncated", "dropout", "duplicated",
+    "remixed",
+)  # fmt: skip
 
 
 def complete(
@@ -136,7 +145,7 @@ def make_release(episode: Episode) -> list[Line]:
         target, RELEASE_RATE_HZ, 4, sample_type="float", format_name="ambix", note=episode.profile.id
     )
     try:
-        for block in release_blocks(source, str(episode.format)):
+        for block in release_blocks(source, str(episode.format), episode.correction):
             writer.write(block)
             # A float file may hold NaN, which dsp.check names; resampling and directions take it as silence.
             block = np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0)
@@ -150,11 +159,34 @@ def make_release(episode: Episode) -> list[Line]:
     return lines + track_lines(frames, episode.audio_map, source.rate)
 
 
-def release_blocks(source: AudioFile, format_name: str) -> Iterator[NDArray[np.float32]]:
-    """AmbiX at 24 kHz, block by block: equal to dsp.convert and dsp.resample on the whole file."""
+def ambix_blocks(
+    source: AudioFile, format_name: str, correction: FoaCorrection | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """AmbiX at the file's own rate, block by block: converted, or corrected where the capsules were measured.
+
+    A correction is for the channels as recorded; `recordings.capsule_correction` sees to it that their format
+    is the one that was calibrated.
+    """
     import dsp
 
-    blocks = (dsp.convert(block, source=format_name, target="ambix") for block in source.blocks(_BLOCK))
+    blocks = source.blocks(_BLOCK)
+    if correction is None:
+        yield from (dsp.convert(block, source=format_name, target="ambix") for block in blocks)
+        return
+    stream = correction.stream(source.rate)
+    skip = stream.delay_frames
+    for block in chain((stream.push(block) for block in blocks), (stream.flush() for _ in range(1))):
+        yield block[skip:]
+        skip -= min(skip, len(block))
+
+
+def release_blocks(
+    source: AudioFile, format_name: str, correction: FoaCorrection | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """AmbiX at 24 kHz, block by block: equal to `ambix_blocks` and dsp.resample on the whole file."""
+    import dsp
+
+    blocks = ambix_blocks(source, format_name, correction)
     if source.rate == RELEASE_RATE_HZ:
         yield from blocks
         return
@@ -248,13 +280,20 @@ def check_sound(episode: Episode) -> dict[str, Any]:
             "findings": [],
             "note": f"format {episode.format!r} is not first-order ambisonics",
         }
-    return check_audio(episode.original, str(episode.format))
+    return check_audio(episode.original, str(episode.format), correction=episode.correction)
 
 
 def check_audio(
-    source: AudioFile, format_name: str, advance: Callable[[float], None] = lambda frames: None
+    source: AudioFile,
+    format_name: str,
+    advance: Callable[[float], None] = lambda frames: None,
+    correction: FoaCorrection | None = None,
 ) -> dict[str, Any]:
-    """dsp.check of a file in its own format, read piece by piece. Calls `advance` with frames done."""
+    """dsp.check of a file in its own format, read piece by piece. Calls `advance` with frames done.
+
+    With a correction: samples (clipping, copies, drop-outs, silence) are judged as recorded, the sound field
+    as corrected, which is what everybody else hears; `correction` in the answer is its key.
+    """
     import dsp
 
     def pieces() -> Iterator[NDArray[np.float32]]:
@@ -263,6 +302,22 @@ def check_audio(
             advance(len(block))
 
     answer = dsp.check_pieces(pieces(), source.rate, format_name).to_dict()
+    if correction is not None:
+        field = dsp.check_pieces(ambix_blocks(source, format_name, correction), source.rate).to_dict()
+        findings = [f for f in answer["findings"] if f["code"] in _OF_SAMPLES]
+        findings += [
+            # How the channels lie was measured, with sounds from known directions.
+            f
+            for f in field["findings"]
+            if f["code"] not in (*_OF_SAMPLES, "orientation")
+        ]
+        answer.update(
+            findings=findings,
+            ok=all(f["severity"] != "fault" for f in findings),
+            normalisation=field["normalisation"],
+            probabilities=field["probabilities"],
+            correction=correction.key,
+        )
     if cut := _truncations(source):
         ok = answer["ok"] and all(finding["severity"] != "fault" for finding in cut)
         answer = {**answer, "ok": ok, "findings": [*answer["findings"], *cut]}

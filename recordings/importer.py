@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ import msgspec
 
 from dsp.errors import InputError
 from recordings.audio_file import OTHER_SUFFIXES, WAV_SUFFIXES, AudioFile, open_audio
+from recordings.calibrated import OF_THE_RIG, Calibrations, read_folder
 from recordings.episode import ORIGINALS, TIMELINE, VIDEO, Episode
 from recordings.finish import complete, release_blocks
 from recordings.join import JoinPlan, copy_without_start, is_wav, plan_join
 from recordings.profile import Profile, check_fields
-from recordings.storage import copy_exact, sha256_file
+from recordings.storage import copy_exact, sha256_file, write_atomic
 from recordings.timeline import Line, TimelineWriter
 from recordings.wav_tags import TRACKS
 from recordings.writer import create_folder, new_episode_id
@@ -43,6 +45,7 @@ def import_take(
     name: str | None = None,
     video_offset_s: float | None = None,
     profile_fields: dict[str, Any] | None = None,
+    calibration: str | Path | None = None,
     report: bool = True,
 ) -> Episode:
     """Make an episode below <root>/<session>/ out of a take; gives it finished.
@@ -50,7 +53,8 @@ def import_take(
     wav_path: one sound file, or the parts of a split one, joined as recordings.join says. format: one of
     dsp.FORMATS, needed when the tags do not say. video_offset_s: time of the first picture after the first
     audio frame; when it is not given it is found with the video's own sound (recordings.align), and when that
-    says nothing it is taken as 0 and flagged.
+    says nothing it is taken as 0 and flagged. calibration: folder with the results that hold for the take
+    (`recordings.calibrated`); the episode carries copies.
     A refused or failed import leaves nothing behind; the files given are never touched.
     Raises InputError (unknown, contradicted or wrong format, unreadable file, overlap), StorageError.
     """
@@ -65,6 +69,12 @@ def import_take(
     if video_offset_s is not None and not abs(video_offset_s) <= 86400:
         raise InputError(f"the video's offset must be seconds within a day, not {video_offset_s!r}")
     names = _copy_names(plan)
+    calibrations = Calibrations()
+    if calibration is not None:
+        calibrations = read_folder(Path(calibration))
+        if not calibrations:
+            raise InputError(f"{calibration}: holds no calibration result ({', '.join(OF_THE_RIG)}.json)")
+        calibrations.correction(format_name)  # one for another format is refused here
     next(release_blocks(source, format_name), None)  # a rate that cannot be resampled is refused here
     if video_path is not None and not _summary_of(Path(video_path)).times_ns:
         raise InputError(f"{video_path}: holds no readable picture")
@@ -101,6 +111,7 @@ def import_take(
     with _nothing_left_behind(Path(root) / profile.session):
         folder = create_folder(Path(root), profile)
         try:
+            calibrations.keep(partial(_keep, folder))
             return _fill(folder, profile, plan, names, source, started, video_path, video_offset_s, report)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # only copies: the originals are where they were
@@ -118,6 +129,11 @@ def _nothing_left_behind(session: Path) -> Iterator[None]:
             with suppress(OSError):  # somebody else's episode may be in it by now
                 path.rmdir()
         raise
+
+
+def _keep(folder: Path, name: str, data: bytes) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / name, data)
 
 
 def _summary_of(video: Path) -> VideoSummary:
@@ -237,7 +253,6 @@ def _fill(
     report: bool,
 ) -> Episode:
     from recordings.profile import profile_to_yaml
-    from recordings.storage import write_atomic
 
     files = []
     for path, name, skip in zip(plan.paths, names, plan.skips, strict=True):

@@ -7,13 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import dsp
 from capture.rig import parse_rig, result_paths, rig_to_dict
 from dsp.errors import InputError
+from dsp.foa_correction import FoaCorrection
 from recordings.calibrated import Calibrations, read_results, read_snapshot
 from recordings.calibration_result import CalibrationResult
 from recordings.camera_model import CameraModel
 from recordings.geometry import camera_pose
+from recordings.importer import import_take
 from recordings.report_rig import view_rig
+from recordings.wav_write import WavWriter
 
 LENS = CameraModel(640, 360, "radtan", np.array([500.0, 501.0, 318.0, 181.0, -0.2, 0.03, 0.0, 0.0]))
 POSE = camera_pose((0.1, -0.02, 0.05), 12.0, -3.0)
@@ -82,3 +86,51 @@ def test_missing_wrong_kind_and_wrong_size(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="640x360 pixels, the camera gives 1280x720"):
         held.check_picture(1280, 720)
     Calibrations().check_picture(1, 1)
+
+
+def _take(folder: Path, foa: np.ndarray, format_name: str = "ambix") -> Path:
+    path = folder / "take.wav"
+    folder.mkdir(parents=True)
+    writer = WavWriter(path, 48000, 4, sample_type="float", format_name=format_name, note="test")
+    writer.write(foa.astype(np.float32))
+    writer.close()
+    return path
+
+
+def test_a_correction_undoes_a_wrong_wiring_in_everything_derived(tmp_path: Path) -> None:
+    """Y and Z swapped, X inverted and 7 frames late: the release form, the directions and the check are those
+    of the right wiring; the original keeps its bytes."""
+    rng = np.random.default_rng(3)
+    walk = np.repeat(rng.uniform(-180, 180, 8), 12000)
+    clean = dsp.encode(0.1 * rng.standard_normal(len(walk)), walk, np.repeat(rng.uniform(-40, 40, 8), 12000))
+    clean = clean + 0.003 * rng.standard_normal(clean.shape)
+    wrong = clean[:, [0, 2, 1, 3]] * [1, 1, 1, -1]
+    wrong[7:, 3], wrong[:7, 3] = wrong[:-7, 3].copy(), 0.0
+    matrix = np.array([[1, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, -1.0]])
+    repair = FoaCorrection("ambix", matrix, np.array([0, 0, 0, 7 / 48000]))
+    save(tmp_path / "calibration", capsules={"correction": repair.to_dict()})
+    right = import_take(
+        _take(tmp_path / "a", clean), None, root=tmp_path / "data", session="right", report=False
+    )
+    put_right = import_take(
+        _take(tmp_path / "b", wrong),
+        None,
+        root=tmp_path / "data",
+        session="wrong",
+        calibration=tmp_path / "calibration",
+        report=False,
+    )
+    one, two = right.audio(), put_right.audio()
+    np.testing.assert_allclose(two[:-50], one[:-50], atol=2e-6)
+    np.testing.assert_array_equal(put_right.audio(48000), wrong.astype(np.float32))
+    np.testing.assert_allclose(put_right.doa().azimuth_deg[:-1], right.doa().azimuth_deg[:-1], atol=0.02)
+    sound = put_right.checks["sound"]
+    assert sound["ok"] and sound["correction"] == repair.key
+    assert "orientation" not in {finding["code"] for finding in sound["findings"]}
+    assert put_right.verify().ok
+    with pytest.raises(InputError, match="measured on ambix channels"):
+        import_take(
+            _take(tmp_path / "c", wrong, "fuma"), None, root=tmp_path, calibration=tmp_path / "calibration"
+        )
+    with pytest.raises(InputError, match="holds no calibration result"):
+        import_take(_take(tmp_path / "d", wrong), None, root=tmp_path, calibration=tmp_path / "a")
