@@ -1,4 +1,4 @@
-"""The live service: sources, recorder and live chain side by side, with the stream and the commands."""
+"""The live service: sources, takes and live chain side by side, with the stream and the commands."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capture.blocks import AudioBlock, AudioInfo, monotonic_ns
-from capture.disk_room import check_room
+from capture.disk_room import check_room, free_bytes
 from capture.fanout import Fanout
+from capture.machine import temperature_c
 from capture.rig import Rig
 from capture.steady_memory import keep_memory_steady
-from dsp.errors import InputError
+from dsp.errors import DeviceError, InputError
 from edge.live_chain import RATE_HZ, AudioChain, AudioWorker, StageTimes, VideoWorker
-from edge.stream import CommandServer, Header, Publisher
+from edge.mute import Gate, Mute
+from edge.stream import CommandServer, Publisher
 from edge.stream.addresses import check_free
+from edge.takes import Takes
+from recordings.episode import video_stream
 
 if TYPE_CHECKING:
-    from capture.recorder import Recorder, Recording
+    from capture.recorder import Recorder
+    from capture.recording import Recording
     from capture.sources import OpenedRig
     from edge.home.twin import Home
     from recordings.profile import Profile
@@ -34,7 +39,7 @@ log = logging.getLogger(__name__)
 AUDIO_QUEUE = 400
 VIDEO_QUEUE = 2
 HEALTH_S = 1.0
-SOURCE_KINDS = ("gap", "ended", "lost", "returned", "overflow", "stalled", "error")
+MIB = 1 << 20
 
 
 def check_ready(rig: Rig, record: bool) -> None:
@@ -51,7 +56,8 @@ class LiveService:
 
     rig, opened: the description and its opened devices (capture.open_rig); the caller closes `opened`.
     home:    the home twin; its commands are answered, its state is on the stream, a virtual scene follows it.
-    record:  write an episode as well; `profile` then says what it is.
+    record:  begin with a take; `profile` then says what it is. `record_take` begins and ends further ones.
+    mute_file: stands while the rig is muted; a rig that finds it starts muted.
 
     The sockets are bound when the object is made (`stream_address`, `commands_address`), so subscribers can
     be ready before the first block; `start` starts the sources. Raises InputError for a microphone that is no
@@ -65,18 +71,18 @@ class LiveService:
         home: Home | None = None,
         record: bool = False,
         profile: Profile | None = None,
+        mute_file: Path | None = None,
     ) -> None:
         if record and profile is None:
             raise InputError("recording needs a profile that says what the episode is")
         self.rig, self.opened, self.home = rig, opened, home
-        self.recorder: Recorder | None = None
-        self.recording: Recording | None = None
+        self._profile = profile if record else None
         self._times = StageTimes()
         fast = "fast" in (rig.microphone.pace, rig.camera.pace)
         self._audio = Fanout(hold_at=AUDIO_QUEUE if fast else None)
         self._video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
-        # Further cameras are recorded; the stream carries the main one.
-        self._further = {name: Fanout() for name in opened.further} if record else {}
+        # Further cameras are recorded, in any take; the stream carries the main one.
+        self._further = {name: Fanout() for name in opened.further}
         self._stopping = threading.Event()
         self._began_ns: int | None = None
         self._ended_ns: int | None = None
@@ -85,7 +91,8 @@ class LiveService:
         self._threads: list[threading.Thread] = []
         self._video_worker: VideoWorker | None = None
         self._stopped = False
-        self._timeline_open = False
+        self._running = False
+        self._switching = threading.RLock()  # of mute and takes: one change at a time, told in its order
         self.failed = threading.Event()  # a part of the live chain ended with an error; `stop` raises it
         self.publisher = Publisher(rig.endpoints.stream)
         try:
@@ -103,17 +110,26 @@ class LiveService:
                 self._video_worker = VideoWorker(
                     self._video.subscribe("live video", maxsize=VIDEO_QUEUE), self.publisher, self._times
                 )
-            if record:
-                from capture.recorder import Recorder
-
-                assert profile is not None
-                self.recorder = Recorder(
-                    rig, opened, profile, self._audio, self._video, further=self._further
-                )
-            self.publisher.listen(self._into_timeline)
+            self._takes = Takes(
+                rig,
+                opened,
+                self._audio,
+                self._video,
+                self._further,
+                event=self.event,
+                changed=self._publish_state,
+            )
+            self._mute = self._make_mute(mute_file)
+            self.publisher.listen(self._takes.note)
             if home is not None:
                 self._attach(home)
             self.commands.register("live.stats", self.stats)
+            self.commands.clients.listen(lambda kind, fields: self.event(kind, **fields))
+            self.commands.register("live.mute", self.mute)
+            self.commands.register("live.record", self.record_take)
+            if self._mute.remembered:
+                self._mute.shut()
+            self._publish_state()
         except BaseException:
             self.commands.close()
             self.publisher.close()
@@ -143,9 +159,11 @@ class LiveService:
         began = time.monotonic()
         keep_memory_steady()
         warm(self.opened.audio_info)
-        if self.recorder is not None:
-            self.recorder.start()
-            self._timeline_open = True
+        self._running = True
+        if self._profile is not None:
+            self._takes.begin(self._profile)
+        else:
+            self._publish_state()
         self._audio_worker.start()
         if self._video_worker is not None:
             self._video_worker.start()
@@ -154,8 +172,11 @@ class LiveService:
         self._threads.append(thread)
         thread.start()
         self._process = ProcessMeter()
-        sinks = {name: fanout.sink for name, fanout in self._further.items()}
-        self.opened.start(self._audio.sink, self._video.sink if self._video is not None else None, sinks)
+        gates = self._gates
+        sinks = {name: gates[video_stream(name)].sink for name in self._further}
+        self.opened.start(
+            gates["audio"].sink, gates["video"].sink if self._video is not None else None, sinks
+        )
         self._start_s = time.monotonic() - began
 
     def stop(self) -> dict[str, Any]:
@@ -182,17 +203,93 @@ class LiveService:
                 for thread in (*workers, *self._threads):
                     thread.join()
                 self.commands.close()
-                self._end_recording()
+                last.callback(self._publish_state)
+                last.callback(setattr, self, "_running", False)
+                self._takes.close(self._mute.held if self._mute.on else None)
         for worker in workers:
             if worker.error is not None:
                 raise worker.error
         return self.stats()
 
-    def _end_recording(self) -> None:
-        if self.recorder is not None and self._timeline_open:
-            self._timeline_open = False
-            self.recording = self.recorder.stop()
-            self.event("recorded", path=str(self.recording.path), stop_reason=self.recording.stop_reason)
+    @property
+    def recorder(self) -> Recorder | None:
+        """Of the take that runs; None when none does."""
+        return self._takes.recorder
+
+    @property
+    def recording(self) -> Recording | None:
+        """The take that was finished last."""
+        return self._takes.last
+
+    @property
+    def muted(self) -> bool:
+        """Nothing heard or seen leaves this process."""
+        return self._mute.on
+
+    def mute(self, muted: bool) -> dict[str, Any]:
+        """Hard mute: when this returns, nothing that is heard or seen is published or recorded any more,
+        until it is switched off. Returns the state. Raises InputError for anything but true and false."""
+        if not isinstance(muted, bool):
+            raise InputError(f"`muted` is true or false, not {muted!r}")
+        with self._switching:
+            if muted and not self._mute.on:
+                self._mute.shut()
+            elif not muted and self._mute.on:
+                self._takes.note_muted(self._mute.open())
+            return self._publish_state()
+
+    def record_take(
+        self, on: bool, name: str | None = None, profile: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Begin a take (name: of its folder; profile: fields of episode.yaml), or end the one that runs: its
+        episode is then finished in the background, and the event `recorded` tells its path.
+
+        Returns the state. Raises InputError when a take runs already, while muted or not started, for a
+        profile that is none or a disk that is nearly full; StorageError.
+        """
+        if not isinstance(on, bool):
+            raise InputError(f"`on` is true or false, not {on!r}")
+        with self._switching:
+            if not on:
+                self._takes.end(self._mute.held if self._mute.on else None)
+            elif self._mute.on:
+                raise InputError("the rig is muted, so there is nothing to record; end the mute first")
+            elif not self._running or self._stopped:
+                raise InputError("the rig is not running, so there is nothing to record")
+            else:
+                self._takes.begin(self._takes.profile(name, profile))
+            return self.state()
+
+    def state(self) -> dict[str, Any]:
+        """What the rig does with what it hears and sees; the stream `state`."""
+        recorder = self._takes.recorder
+        light = "off"
+        if self._running:
+            light = "muted" if self._mute.on else "ready" if recorder is None else "recording"
+        return {
+            "muted": self._mute.on,
+            "recording": recorder is not None,
+            "recording_path": None if recorder is None else str(recorder.path),
+            "episode": None if recorder is None else recorder.path.name,
+            "recording_since_ns": self._takes.since_ns,
+            "finishing": self._takes.finishing,
+            "light": light,
+        }
+
+    def _publish_state(self) -> dict[str, Any]:
+        with self._switching:
+            state = self.state()
+            with contextlib.suppress(DeviceError):  # the stream has ended
+                self.publisher.publish("state", monotonic_ns(), data=state)
+        return state
+
+    def _make_mute(self, remember: Path | None) -> Mute:
+        self._gates = {"audio": Gate(self._audio.sink)}
+        if self._video is not None:
+            self._gates["video"] = Gate(self._video.sink)
+        self._gates |= {video_stream(name): Gate(fanout.sink) for name, fanout in self._further.items()}
+        workers = [w for w in (self._audio_worker, self._video_worker) if w is not None]
+        return Mute(self._gates, tuple(worker.door for worker in workers), remember)
 
     def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
         """Tell everybody that something happened; it also goes into the timeline when recording."""
@@ -225,6 +322,7 @@ class LiveService:
         }
         if self.recording is not None:
             stats["recording"] = self.recording.to_dict()
+            stats["recordings"] = list(self._takes.done)
         return stats
 
     def _attach(self, home: Home) -> None:
@@ -236,37 +334,17 @@ class LiveService:
         if scene is not None:
             home.listen(lambda device_id, changed: scene.set_device(device_id, changed))
 
-    def _into_timeline(self, header: Header) -> None:
-        """Events and the home's state, whoever published them, belong in the episode's timeline."""
-        recorder = self.recorder
-        if recorder is None or not self._timeline_open:
-            return
-        data = dict(header.data)
-        kind = str(data.pop("kind", header.stream))
-        if kind in SOURCE_KINDS and "source" in data:
-            return  # the recorder writes what happens to sources itself
-        try:
-            recorder.event(kind, header.t_ns, **{k: v for k, v in data.items() if k not in ("t_ns", "type")})
-        except Exception:
-            log.exception("an event could not be written to the timeline: %s", kind)
-
     def _watch(self) -> None:
         """Publish health once a second."""
         meter = ProcessMeter()  # a new one each second: health tells the last second's
         while not self._stopping.wait(HEALTH_S):
-            data = {**self.stats(), **meter.read(), **self._clock(), "stages": self._times.take()}
+            data = {**self.stats(), **meter.read(), **self._clock(), **self._machine()}
+            data["stages"] = self._times.take()
             meter = ProcessMeter()
             data.pop("sent")
+            data["clients"] = self.commands.clients.to_list()
             self._look_after_workers()
-            broken = self.recorder is not None and self.recorder.stop_reason in ("disk", "error")
-            if broken and self._timeline_open:
-                # The take cannot go on, the stream can.
-                try:
-                    self._end_recording()
-                except Exception as error:
-                    self.event("recording_failed", detail=str(error))
-                    log.exception("the recording failed; the stream goes on")
-                    self.recorder = None
+            self._takes.look()
             with contextlib.suppress(Exception):
                 self.publisher.publish("health", monotonic_ns(), data=data)
 
@@ -276,6 +354,19 @@ class LiveService:
                 self.event("failed", part=worker.name, detail=str(worker.error))
                 log.error("%s failed", worker.name, exc_info=worker.error)
                 self.failed.set()
+
+    def _machine(self) -> dict[str, Any]:
+        """Room for recordings, and the hottest sensor of this computer; None where that is not known."""
+        try:
+            free: int | None = free_bytes(Path(self.rig.storage.folder)) // MIB
+        except OSError:
+            free = None
+        hottest = temperature_c()
+        return {
+            "disk_free_mib": free,
+            "temperature_c": None if hottest is None else round(hottest[0], 1),
+            "temperature_of": None if hottest is None else hottest[1],
+        }
 
     def _clock(self) -> dict[str, float | None]:
         """Drift of the microphone's clock in ppm, as far as the source knows it."""

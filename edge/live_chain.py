@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,11 @@ from capture.blocks import AudioBlock, AudioInfo, SourceEvent, VideoFrame, monot
 from capture.fanout import Subscription
 from dsp.doa import DoaEstimator
 from dsp.errors import InputError
+from edge.mute import MUTED, Door
 from edge.stream import Publisher
+
+if TYPE_CHECKING:
+    from dsp.foa_correction import FoaCorrection
 
 RATE_HZ = 24000
 DOA_WINDOW_NS = 100_000_000
@@ -83,14 +87,21 @@ class StageTimes:
 class AudioChain:
     """Turns the blocks of one microphone into messages. One thread owns it.
 
-    info: what the microphone really is; four channels in one of dsp.FORMATS. Raises InputError for others.
+    info: what the microphone really is; four channels in one of dsp.FORMATS. correction: of its capsules, for
+    these channels. Raises InputError for others.
 
     Frames at 24 kHz are numbered from the source's own counter (`first_frame` in the data of foa24), so the
     numbers jump over a gap as the source's do. A gap ends the filter, the direction estimate and starts both
     anew: nothing is smeared across it, nothing is invented in it.
     """
 
-    def __init__(self, publisher: Publisher, info: AudioInfo, times: StageTimes | None = None) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        info: AudioInfo,
+        times: StageTimes | None = None,
+        correction: FoaCorrection | None = None,
+    ) -> None:
         if info.channels != 4 or info.format not in dsp.FORMATS:
             raise InputError(
                 f"the live chain needs 4 channels of first-order ambisonics ({', '.join(dsp.FORMATS)}); "
@@ -104,6 +115,8 @@ class AudioChain:
         self._publisher = publisher
         self._times = times or StageTimes()
         self._resampler = dsp.Resampler(info.rate_hz, RATE_HZ, 4)
+        self._correction = None if correction is None else correction.stream(info.rate_hz)
+        self._skip_in = 0  # frames of the correction's start still to be left out
         self._clock = SampleTimes()
         self._activity = dsp.ActivityDetector(RATE_HZ)
         self._activity_start: int | None = None  # number of the detector's first frame, gaps taken out
@@ -132,7 +145,7 @@ class AudioChain:
         self._expected_in = block.first_frame + len(block.samples)
         self._collect_levels(block)
         measured = time.perf_counter()
-        sound = self._resampler.push(block.samples)
+        sound = self._resampler.push(block.samples if self._correction is None else self._corrected(block))
         if self._skip:
             left_out = min(self._skip, len(sound))
             sound, self._skip = sound[left_out:], self._skip - left_out
@@ -152,10 +165,19 @@ class AudioChain:
         self._end_segment()
         self._expected_in = None
 
+    def _corrected(self, block: AudioBlock) -> NDArray[np.float32]:
+        """AmbiX at the source's rate, aligned in time with the block's channels."""
+        assert self._correction is not None
+        sound = self._correction.push(block.as_float())
+        left_out = min(self._skip_in, len(sound))
+        self._skip_in -= left_out
+        return sound[left_out:]
+
     def _begin(self, block: AudioBlock) -> None:
         self._segment_in = block.first_frame
         self._next = round(block.first_frame * RATE_HZ / self.info.rate_hz)
         self._skip = self._resampler.delay_frames
+        self._skip_in = 0 if self._correction is None else self._correction.delay_frames
         self._segment_out = self._next
         if self._activity_start is None:
             self._activity_start = self._next
@@ -163,7 +185,9 @@ class AudioChain:
     def _gap(self, block: AudioBlock) -> None:
         """Close what was before the gap, say where it is, begin again after it."""
         assert self._expected_in is not None and self._last is not None and self._activity_start is not None
-        lost = block.lost_frames or block.first_frame - self._expected_in
+        lost = block.first_frame - self._expected_in
+        if block.lost_frames and MUTED not in block.flags:
+            lost = block.lost_frames
         last = self._last
         end_ns = last.t_ns + len(last.samples) * 1_000_000_000 // last.rate_hz
         self._end_segment()
@@ -172,8 +196,9 @@ class AudioChain:
         assert self._next is not None
         self._gap_frames = max(self._next - before, 0)
         self._activity_start += self._gap_frames  # the detector goes on: its floor is still true
-        self.gaps += 1
-        self.lost_frames += max(lost, 0)
+        if MUTED not in block.flags:  # what was not to be heard is no loss
+            self.gaps += 1
+            self.lost_frames += max(lost, 0)
         self._publisher.publish(
             "event",
             end_ns,
@@ -189,7 +214,11 @@ class AudioChain:
         )
 
     def _end_segment(self) -> None:
-        sound = self._resampler.flush()
+        if self._correction is None:
+            sound = self._resampler.flush()
+        else:
+            rest = self._correction.flush()[self._skip_in :]
+            sound = np.concatenate([self._resampler.push(rest), self._resampler.flush()])
         left_out = min(self._skip, len(sound))
         self._skip = 0
         self._emit(sound[left_out:])
@@ -211,7 +240,8 @@ class AudioChain:
         t_ns = last.t_ns + round((place - last.first_frame) * 1e9 / self.info.rate_hz)
         self._clock.note(first, t_ns)
         self._next = first + len(sound)
-        sound = dsp.convert(sound, source=self.info.format, target="ambix")
+        if self._correction is None:
+            sound = dsp.convert(sound, source=self.info.format, target="ambix")
         data: dict[str, Any] = {"first_frame": first, "rate_hz": RATE_HZ}
         if self._gap_frames:
             data["lost_frames"], self._gap_frames = self._gap_frames, 0
@@ -303,6 +333,7 @@ class Worker:
     def __init__(self, name: str, subscription: Subscription) -> None:
         self.name = name
         self.subscription = subscription
+        self.door = Door()  # shut while muted: what was heard or seen is dropped
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -348,16 +379,20 @@ class AudioWorker(Worker):
 
     def take(self, item: AudioBlock | VideoFrame | SourceEvent) -> None:
         if isinstance(item, AudioBlock):
-            self.chain.push(item)
+            with self.door as is_open:
+                if is_open:
+                    self.chain.push(item)
         elif isinstance(item, SourceEvent):
             if item.kind == "ended":
-                self.chain.finish()
+                self.finish()
             publish_source_event(self._publisher, item)
             if item.kind == "ended":
                 self.ended.set()
 
     def finish(self) -> None:
-        self.chain.finish()
+        with self.door as is_open:
+            if is_open:
+                self.chain.finish()
 
 
 class VideoWorker(Worker):
@@ -374,20 +409,25 @@ class VideoWorker(Worker):
         if isinstance(item, SourceEvent):
             publish_source_event(self._publisher, item)
         elif isinstance(item, VideoFrame):
-            started = time.perf_counter()
-            jpeg = item.jpeg if item.jpeg is not None else _as_jpeg(item)  # a camera's own goes as it is
-            encoded = time.perf_counter()
-            self._publisher.publish(
-                "video",
-                item.t_ns,
-                jpeg,
-                shape=(item.height_px, item.width_px, 3),
-                data={"frame": item.seq, "t_source": item.t_source, "dropped": item.dropped},
-            )
-            self.pictures += 1
-            self.dropped += item.dropped
-            self._times.add("jpeg", encoded - started)
-            self._times.add("picture_to_published", max(monotonic_ns() - item.t_ns, 0) / 1e9)
+            with self.door as is_open:
+                if is_open:
+                    self._publish(item)
+
+    def _publish(self, picture: VideoFrame) -> None:
+        started = time.perf_counter()
+        jpeg = picture.jpeg if picture.jpeg is not None else _as_jpeg(picture)  # a camera's own goes as it is
+        encoded = time.perf_counter()
+        self._publisher.publish(
+            "video",
+            picture.t_ns,
+            jpeg,
+            shape=(picture.height_px, picture.width_px, 3),
+            data={"frame": picture.seq, "t_source": picture.t_source, "dropped": picture.dropped},
+        )
+        self.pictures += 1
+        self.dropped += picture.dropped
+        self._times.add("jpeg", encoded - started)
+        self._times.add("picture_to_published", max(monotonic_ns() - picture.t_ns, 0) / 1e9)
 
 
 def _as_jpeg(frame: VideoFrame) -> bytes:

@@ -251,6 +251,10 @@ class EpisodeWriter:
             cause = ",".join(line["flags"])
         if left_out:
             lost, cause = lost + left_out, "disk_too_slow"
+        elif (
+            expected is not None and "muted" in line["flags"]
+        ):  # nothing was to be kept: the counter tells all
+            lost = max(start - expected, 0)
         elif expected is not None and not lost and start != expected:
             lost, cause = (
                 max(start - expected, 0),

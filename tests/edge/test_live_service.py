@@ -102,7 +102,7 @@ def test_everything_reaches_a_subscriber(rig: Rig, files: tuple[Path, np.ndarray
     for name, count in counts.items():
         assert count["reordered"] == count["repeated"] == count["overflowed"] == 0
         assert count["lost"] == 0 or name == "video"
-        assert count["received"] + count["lost"] == stats["sent"].get(name, 0) or name == "home"
+        assert count["received"] + count["lost"] == stats["sent"].get(name, 0) or name in ("home", "state")
 
     sound = np.concatenate([m.array for m in got["foa24"]])
     samples, _ = soundfile.read(files[0] / "sound.wav", dtype="int32", always_2d=True)
