@@ -292,7 +292,7 @@ def check_audio(
     """dsp.check of a file in its own format, read piece by piece. Calls `advance` with frames done.
 
     With a correction: samples (clipping, copies, drop-outs, silence) are judged as recorded, the sound field
-    as corrected, which is what everybody else hears; `correction` in the answer is its key.
+    as corrected, which is what everybody else hears; `correction` in the answer is its key (None without).
     """
     import dsp
 
@@ -301,7 +301,7 @@ def check_audio(
             yield block
             advance(len(block))
 
-    answer = dsp.check_pieces(pieces(), source.rate, format_name).to_dict()
+    answer = {**dsp.check_pieces(pieces(), source.rate, format_name).to_dict(), "correction": None}
     if correction is not None:
         field = dsp.check_pieces(ambix_blocks(source, format_name, correction), source.rate).to_dict()
         findings = [f for f in answer["findings"] if f["code"] in _OF_SAMPLES]
