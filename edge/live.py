@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capture.blocks import AudioBlock, AudioInfo, monotonic_ns
+from capture.blocks import AudioBlock, monotonic_ns
 from capture.disk_room import check_room, free_bytes
 from capture.fanout import Fanout
 from capture.machine import temperature_c
@@ -101,7 +101,8 @@ class LiveService:
             self.publisher.close()
             raise
         try:
-            chain = AudioChain(self.publisher, opened.audio_info, self._times)
+            correction = opened.calibrations.correction(opened.audio_info.format)
+            chain = AudioChain(self.publisher, opened.audio_info, self._times, correction)
             queue = None if fast else AUDIO_QUEUE
             self._audio_worker = AudioWorker(
                 self._audio.subscribe("live audio", maxsize=queue), chain, self.publisher
@@ -158,7 +159,7 @@ class LiveService:
         """Load the kernels, then start recorder, chain and sources. Returns when sound is on its way."""
         began = time.monotonic()
         keep_memory_steady()
-        warm(self.opened.audio_info)
+        warm(self.opened)
         self._running = True
         if self._profile is not None:
             self._takes.begin(self._profile)
@@ -394,7 +395,7 @@ class ProcessMeter:
         return {"cpu_percent": round(percent, 1), "rss_mib": rss}
 
 
-def warm(info: AudioInfo) -> None:
+def warm(opened: OpenedRig) -> None:
     """Run the whole chain once on noise, so that the first real block is not late.
 
     Loading the kernels takes about a second, compiling them (once per machine) up to half a minute; after
@@ -403,7 +404,8 @@ def warm(info: AudioInfo) -> None:
     import cv2
 
     with Publisher("tcp://127.0.0.1:0") as nobody:
-        chain = AudioChain(nobody, info)
+        info = opened.audio_info
+        chain = AudioChain(nobody, info, correction=opened.calibrations.correction(info.format))
         noise = np.random.default_rng(0).integers(-(1 << 28), 1 << 28, (info.rate_hz // 4, info.channels))
         samples = noise.astype(np.int32)
         chain.push(AudioBlock(0, 0, 0, info.rate_hz, samples, 0))

@@ -10,6 +10,7 @@ import pytest
 import dsp
 from capture.blocks import AudioBlock, AudioInfo
 from dsp.errors import InputError
+from dsp.foa_correction import FoaCorrection
 from edge.live_chain import AudioChain, SampleTimes, StageTimes
 from edge.stream import Client, Publisher
 
@@ -42,13 +43,15 @@ def blocks_of(x: np.ndarray, rate_hz: int, size: int, drift_ppm: float = 0.0, ga
     return out
 
 
-def run_chain(blocks: list[AudioBlock], info: AudioInfo) -> tuple[dict[str, list], AudioChain]:
+def run_chain(
+    blocks: list[AudioBlock], info: AudioInfo, correction: FoaCorrection | None = None
+) -> tuple[dict[str, list], AudioChain]:
     """Every message that the chain publishes for these blocks, as a subscriber gets them."""
     with Publisher("tcp://127.0.0.1:0") as publisher:
         streams = ("foa24", "doa", "tracks", "activity", "levels", "event")
         with Client(publisher.address, streams=streams) as client:
             client.wait_connected(5)
-            chain = AudioChain(publisher, info)
+            chain = AudioChain(publisher, info, correction=correction)
             for block in blocks:
                 chain.push(block)
             chain.finish()
@@ -100,6 +103,25 @@ def test_the_stream_is_the_offline_resampling_in_pieces(rate_hz: int, size: int)
     lengths = [len(m.array) for m in got["foa24"]]
     assert numbers == list(np.cumsum([0, *lengths[:-1]]))
     assert chain.blocks == len(blocks) and chain.gaps == 0 and not got["event"]
+
+
+@pytest.mark.parametrize("late_s", [0.0, 3.4e-4])
+def test_a_correction_gives_the_offline_one_on_both_sides_of_a_gap(late_s: float) -> None:
+    rng = np.random.default_rng(4)
+    matrix = np.eye(4) + 0.2 * rng.standard_normal((4, 4))
+    correction = FoaCorrection("fuma", matrix, np.array([0.0, late_s, -late_s, late_s / 3]))
+    x = (rng.standard_normal((24000, 4)) * 0.05).astype(np.float32)
+    blocks = blocks_of(x, 48000, 480, gaps=[(9600, 4800)])
+    got, _ = run_chain(blocks, info_of(format="fuma"), correction)
+    sound, times = joined(got["foa24"])
+    parts = [blocks[:20], blocks[20:]]
+    whole = [
+        dsp.resample(correction.apply(np.concatenate([b.as_float() for b in part]), 48000), 48000, 24000)
+        for part in parts
+    ]
+    np.testing.assert_array_equal(sound, np.concatenate(whole))
+    true_ns = np.concatenate([np.arange(4800), np.arange(7200, 12000)]) * 1e9 / 24000
+    assert np.max(np.abs(times - START_NS - true_ns)) < 2
 
 
 @pytest.mark.parametrize("format", ["fuma", "n3d", "a", "a2"])
