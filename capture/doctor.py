@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from capture.blocks import AudioInfo
 from capture.deadline import Deadline, as_error, together, within
+from capture.doctor_calibration import look_at_calibrations
 from capture.doctor_cameras import look_at_cameras, rig_cameras
 from capture.doctor_disk import Need, expected_need, look_at_room, look_at_speed, measure_speed
 from capture.doctor_findings import DoctorReport, Finding, make_report
@@ -98,6 +99,7 @@ class _Examination:
             self._findings.append(Finding("rig", "fault", text, "correct the rig file"))
         else:
             self._findings.append(Finding("rig", "ok", _rig_text(rig)))
+            self._findings += look_at_calibrations(rig)
         self._progress.step("looking at devices and machine")
         self._machine()
         if rig is None:

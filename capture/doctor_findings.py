@@ -10,7 +10,7 @@ from capture.camera_address import without_secrets
 Severity = Literal["ok", "warning", "fault"]
 
 # In the order in which a person would mend things: without a rig file nothing else has a meaning.
-TOPICS = ("rig", "microphone", "disk", "camera", "clock", "system", "processor", "encoder")
+TOPICS = ("rig", "microphone", "disk", "camera", "calibration", "clock", "system", "processor", "encoder")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +95,7 @@ class Calibrations:
     def lines(self) -> Iterator[str]:
         """One line per result: what, how old, and its first warning."""
         for (camera, kind), result in self.results.items():
-            age = _age_days(result.created_utc)
+            age = result.age_days
             old = "" if age is None else f", {age:.0f} days old" if age >= 1 else ", of today"
             said = f": {result.warnings[0]}" if result.warnings else ""
             yield f"{kind}{f' of {camera}' if camera else ''}{old}{said}"
@@ -138,11 +137,3 @@ def read_folder(root: Path) -> Calibrations:
 
 def _file_name(camera: str, kind: str) -> str:
     return f"{camera}/{kind}.json" if camera else f"{kind}.json"
-
-
-def _age_days(created_utc: str) -> float | None:
-    try:
-        made = datetime.fromisoformat(created_utc.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return (datetime.now(timezone.utc) - made).total_seconds() / 86400

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -107,6 +108,15 @@ class CalibrationResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         )
         made.check()
         return made
+
+    @property
+    def age_days(self) -> float | None:
+        """Days since it was made, by this machine's wall clock; None when the file's date is no date."""
+        try:
+            made = datetime.fromisoformat(self.created_utc.replace("Z", "+00:00"))
+            return (datetime.now(timezone.utc) - made).total_seconds() / 86400
+        except (ValueError, TypeError):
+            return None
 
     def check(self) -> None:
         """Raises InputError when the parts contradict each other."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dsp
+from capture.doctor_calibration import look_at_calibrations
 from capture.rig import parse_rig, result_paths, rig_to_dict
 from dsp.errors import InputError
 from dsp.foa_correction import FoaCorrection
@@ -134,3 +135,20 @@ def test_a_correction_undoes_a_wrong_wiring_in_everything_derived(tmp_path: Path
         )
     with pytest.raises(InputError, match="holds no calibration result"):
         import_take(_take(tmp_path / "d", wrong), None, root=tmp_path, calibration=tmp_path / "a")
+
+
+def test_doctor_tells_what_the_results_are_worth(tmp_path: Path) -> None:
+    made = save(tmp_path, camera=LENS.to_fields(), pose={"T_mic_camera": POSE})
+    old = CalibrationResult.new(
+        "room", {}, units={}, created_utc="2020-01-01T00:00:00.000Z", warnings=["one wall only"]
+    ).save(tmp_path / "room.json")
+    text = f"""hearth_rig: 1
+camera: {{width_px: 640, height_px: 360}}
+calibration: {{camera: {made["camera"]}, pose: {made["pose"]}, room: {old}, sync: {tmp_path}/none.json}}
+"""
+    found = {f.text.split()[0].rstrip(",:"): f for f in look_at_calibrations(parse_rig(text))}
+    assert found["camera"].severity == found["pose"].severity == "ok"
+    assert found["room"].severity == "warning" and "one wall only" in found["room"].text
+    assert [f.severity for f in found.values()].count("fault") == 1
+    wrong = look_at_calibrations(parse_rig(text.replace("640", "1280")))
+    assert "640x360 pixels, the camera gives 1280x360" in wrong[0].text and wrong[0].severity == "fault"
