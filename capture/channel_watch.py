@@ -188,13 +188,10 @@ class ChannelFollower:
         self._thread.join()
 
     def _follow(self) -> None:
-        while True:
-            item = self._subscription.get(timeout=0.5)
+        for item in self._subscription:
             if isinstance(item, AudioBlock):
                 for event in self._watch.push(item):
                     self._fanout.sink(event)
-            elif item is None and self._subscription.closed:
-                return
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 
 from capture.blocks import Item, SourceEvent
 
@@ -33,6 +34,11 @@ class Subscription:
                     return None
                 self._ready.wait(left)
             return self._items.popleft()
+
+    def __iter__(self) -> Iterator[Item]:
+        """Each item in order, waiting for the next one, until this is closed and empty."""
+        while (item := self.get()) is not None:
+            yield item
 
     @property
     def depth(self) -> int:

@@ -266,12 +266,8 @@ class Recorder:
 
     def _write_stream(self, stream: str, subscription: Subscription) -> None:
         try:
-            while True:
-                item = subscription.get(timeout=0.5)
-                if item is not None:
-                    self._write(stream, item)
-                elif subscription.closed:
-                    return
+            for item in subscription:
+                self._write(stream, item)
         except BaseException as error:
             self.error = self.error or error
             self.finish_because("error")

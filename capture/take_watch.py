@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dsp
-from capture.blocks import AudioBlock, AudioInfo, Item, SourceEvent, VideoFrame
+from capture.blocks import AudioBlock, AudioInfo, SourceEvent, VideoFrame
 from capture.channel_watch import ChannelWatch
 from capture.fanout import Fanout, Subscription
 from dsp.errors import HearthError, InputError
@@ -47,14 +47,11 @@ class Watch(ABC):
         self.thread.join()
 
     def _follow(self) -> None:
-        while True:
-            item: Item | None = self._subscription.get(timeout=0.5)
-            if item is None and self._subscription.closed:
-                return
+        for item in self._subscription:
             with self._lock:
                 if isinstance(item, SourceEvent):
                     self.note(item)
-                elif item is not None:
+                else:
                     self.take(item)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dsp
-from capture.blocks import AudioBlock, AudioInfo, SourceEvent, VideoFrame, monotonic_ns
+from capture.blocks import AudioBlock, AudioInfo, Item, SourceEvent, VideoFrame, monotonic_ns
 from capture.fanout import Subscription
 from dsp.doa import DoaEstimator
 from dsp.errors import InputError
@@ -327,7 +328,7 @@ class AudioChain:
         self._unmeasured, self._unmeasured_frames = [], 0
 
 
-class Worker:
+class Worker(ABC):
     """A thread that takes items from a subscription until it is closed and empty."""
 
     def __init__(self, name: str, subscription: Subscription) -> None:
@@ -345,20 +346,17 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            while True:
-                item = self.subscription.get(timeout=0.5)
-                if item is not None:
-                    self.take(item)
-                elif self.subscription.closed:
-                    break
+            for item in self.subscription:
+                self.take(item)
             self.finish()
         except BaseException as error:
             self.error = error
 
-    def take(self, item: AudioBlock | VideoFrame | SourceEvent) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, item: Item) -> None:
+        """One item, in the worker's thread."""
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 (most workers have nothing to do)
         """Called after the last item."""
 
 
@@ -377,7 +375,7 @@ class AudioWorker(Worker):
         self.ended = threading.Event()
         self._publisher = publisher
 
-    def take(self, item: AudioBlock | VideoFrame | SourceEvent) -> None:
+    def take(self, item: Item) -> None:
         if isinstance(item, AudioBlock):
             with self.door as is_open:
                 if is_open:
@@ -405,7 +403,7 @@ class VideoWorker(Worker):
         self._publisher = publisher
         self._times = times
 
-    def take(self, item: AudioBlock | VideoFrame | SourceEvent) -> None:
+    def take(self, item: Item) -> None:
         if isinstance(item, SourceEvent):
             publish_source_event(self._publisher, item)
         elif isinstance(item, VideoFrame):
