@@ -21,6 +21,7 @@ from capture.blocks import AudioBlock, AudioInfo, Item, SourceEvent, VideoFrame,
 from capture.fanout import Subscription
 from dsp.doa import DoaEstimator
 from dsp.errors import InputError
+from edge.latency_budget import StageTimes
 from edge.mute import MUTED, Door
 from edge.stream import Publisher
 
@@ -60,29 +61,6 @@ class SampleTimes:
                 return t_ns + (frame - noted) * 1_000_000_000 // self._rate_hz
         noted, t_ns = self._notes[0]
         return t_ns + (frame - noted) * 1_000_000_000 // self._rate_hz
-
-
-class StageTimes:
-    """How long the stages took in the last second: median and 99 % point in ms."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._spent: dict[str, list[float]] = {}
-
-    def add(self, stage: str, seconds: float) -> None:
-        """One passage through a stage."""
-        with self._lock:
-            self._spent.setdefault(stage, []).append(seconds * 1e3)
-
-    def take(self) -> dict[str, dict[str, float]]:
-        """The figures since the last call."""
-        with self._lock:
-            spent, self._spent = self._spent, {}
-        return {
-            stage: {"p50_ms": round(float(p50), 3), "p99_ms": round(float(p99), 3), "count": len(values)}
-            for stage, values in spent.items()
-            for p50, p99 in [np.percentile(values, [50, 99])]
-        }
 
 
 class AudioChain:
@@ -140,6 +118,8 @@ class AudioChain:
             self._begin(block)
         elif block.lost_frames or block.first_frame != self._expected_in:
             self._gap(block)
+        end_ns = block.t_ns + len(block.samples) * 1_000_000_000 // block.rate_hz
+        self._times.add("capture", (monotonic_ns() - end_ns) / 1e9)
         started = time.perf_counter()
         self.blocks += 1
         self._last = block
@@ -150,13 +130,9 @@ class AudioChain:
         if self._skip:
             left_out = min(self._skip, len(sound))
             sound, self._skip = sound[left_out:], self._skip - left_out
-        resampled = time.perf_counter()
+        self._times.add("resample", time.perf_counter() - measured)
         self._emit(sound)
-        now = time.perf_counter()
         self._times.add("levels", measured - started)
-        self._times.add("resample", resampled - measured)
-        self._times.add("publish_and_doa", now - resampled)
-        end_ns = block.t_ns + len(block.samples) * 1_000_000_000 // block.rate_hz
         self._times.add("captured_to_published", (monotonic_ns() - end_ns) / 1e9)
 
     def finish(self) -> None:
@@ -247,14 +223,21 @@ class AudioChain:
         if self._gap_frames:
             data["lost_frames"], self._gap_frames = self._gap_frames, 0
         duration = len(sound) * 1_000_000_000 // RATE_HZ
+        began = time.perf_counter()
         self._publisher.publish("foa24", t_ns, sound, duration_ns=duration, data=data)
-        for frame in self._doa.push(sound):
-            self._publish_doa(frame)
-        for row in self._tracker.push(sound):
-            self._publish_tracks(row)
+        sent = time.perf_counter()
+        directions = self._doa.push(sound)
+        tracks = self._tracker.push(sound)
         hops = self._activity.push(sound)
+        found = time.perf_counter()
+        for frame in directions:
+            self._publish_doa(frame)
+        for row in tracks:
+            self._publish_tracks(row)
         if hops:
             self._publish_activity(hops)
+        self._times.add("doa", found - sent)
+        self._times.add("publish", sent - began + time.perf_counter() - found)
 
     def _publish_doa(self, frame: Any) -> None:
         t_ns = self._clock.at(self._segment_out + round(frame.t_s * RATE_HZ))
