@@ -11,6 +11,7 @@ import dsp
 from capture.blocks import AudioBlock, AudioInfo
 from dsp.errors import InputError
 from dsp.foa_correction import FoaCorrection
+from edge.latency_budget import StageTimes
 from edge.live_chain import AudioChain, SampleTimes, StageTimes
 from edge.stream import Client, Publisher
 
@@ -254,6 +255,8 @@ def test_sample_times_follow_notes_over_a_gap() -> None:
 def test_stage_times_are_percentiles() -> None:
     times = StageTimes()
     for value in range(1, 101):
-        times.add("x", value / 1e3)
-    assert times.take() == {"x": {"p50_ms": 50.5, "p99_ms": 99.01, "count": 100}}
+        times.add("doa", value / 1e3)
+    (doa,) = times.take().values()
+    assert (doa["p50_ms"], doa["p99_ms"], doa["count"]) == (50.5, 99.01, 100)
+    assert doa["limit_ms"] < 99 and doa["kept"] is False
     assert times.take() == {}
