@@ -12,7 +12,7 @@ from capture.blocks import AudioBlock, AudioInfo
 from dsp.errors import InputError
 from dsp.foa_correction import FoaCorrection
 from edge.latency_budget import StageTimes
-from edge.live_chain import AudioChain, SampleTimes, StageTimes
+from edge.live_chain import AudioChain, SampleTimes
 from edge.stream import Client, Publisher
 
 START_NS = 1_000_000_000_000
