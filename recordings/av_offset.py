@@ -26,6 +26,7 @@ _GRID = (64, 36)  # cells (across, down) in which the flash is looked for
 _MIN_RISE = 12.0  # grey levels of a cell
 _ONSET_SIGMA_MS = 1.5  # of a beep's onset in a room
 _SEARCH_MS = 500.0  # a beep belongs to a flash that is at most this far away
+_RISE_S = 0.04  # over which a tone's rise is looked at
 _KEEP_S = 120.0  # slates are looked for in the first and the last two minutes
 
 
@@ -174,21 +175,10 @@ def find_beeps(x: NDArray[np.float64], fs: float, near_s: list[float]) -> list[B
     begins where the tone's envelope (demodulated, smoothed by a symmetric 6 ms window) crosses half of its
     plateau, and ends where that envelope jumps.
     """
-    clips: list[tuple[int, NDArray[np.float64]]] = []
-    rises: list[NDArray[np.float64]] = []
-    size = round(0.04 * fs)
-    frequencies = np.fft.rfftfreq(size, 1 / fs)
-    band = (frequencies > 700) & (frequencies < min(6000, fs / 2 * 0.9))
-    for near in near_s:
-        first = max(0, round((near - _SEARCH_MS / 1e3 - 0.1) * fs))
-        clip = x[first : max(first, round((near + _SEARCH_MS / 1e3 + 0.2) * fs))]
-        if len(clip) > 6 * size:
-            clips.append((first, clip))
-            rises.append(_rise_db(clip, fs, size, band))
-    if not clips:
+    clips = _clips(x, fs, near_s)
+    tone = _tone(clips, fs)
+    if tone is None:
         return []
-    # A device that happens to beep near one flash should not choose the tone: the median over the flashes.
-    tone = float(frequencies[band][int(np.argmax(np.median(rises, axis=0)))])
     found = [beep for first, clip in clips for beep in _beeps_of(clip, fs, tone, first)]
     # Clips overlap: keep one of two, rather that whose end is in its clip.
     beeps: list[Beep] = []
@@ -196,6 +186,33 @@ def find_beeps(x: NDArray[np.float64], fs: float, near_s: list[float]) -> list[B
         if all(abs(beep.on_s - other.on_s) > 0.01 for other in beeps):
             beeps.append(beep)
     return beeps
+
+
+def tone_hz(x: NDArray[np.float64], fs: float, near_s: list[float]) -> float | None:
+    """The frequency between 700 Hz and 6 kHz that rises most within half a second of all the given times."""
+    return _tone(_clips(x, fs, near_s), fs)
+
+
+def _clips(x: NDArray[np.float64], fs: float, near_s: list[float]) -> list[tuple[int, NDArray[np.float64]]]:
+    """(first sample, samples) around each time, as far as there is enough sound."""
+    clips = []
+    for near in near_s:
+        first = max(0, round((near - _SEARCH_MS / 1e3 - 0.1) * fs))
+        clip = x[first : max(first, round((near + _SEARCH_MS / 1e3 + 0.2) * fs))]
+        if len(clip) > 6 * round(_RISE_S * fs):
+            clips.append((first, clip))
+    return clips
+
+
+def _tone(clips: list[tuple[int, NDArray[np.float64]]], fs: float) -> float | None:
+    if not clips:
+        return None
+    size = round(_RISE_S * fs)
+    frequencies = np.fft.rfftfreq(size, 1 / fs)
+    band = (frequencies > 700) & (frequencies < min(6000, fs / 2 * 0.9))
+    rises = [_rise_db(clip, fs, size, band) for _, clip in clips]
+    # A device that happens to beep near one flash should not choose the tone: the median over the flashes.
+    return float(frequencies[band][int(np.argmax(np.median(rises, axis=0)))])
 
 
 def _rise_db(clip: NDArray[np.float64], fs: float, size: int, band: NDArray[np.bool_]) -> NDArray[np.float64]:
