@@ -64,6 +64,22 @@ class Calibrations:
             )
         return pose
 
+    def sound_late(self, camera: str = "") -> tuple[float, float] | None:
+        """(ms that the sound's stamps are late against this camera's, standard uncertainty in ms), or None.
+
+        Raises InputError for a result that holds no such offset.
+        """
+        found = self.get("sync", camera)
+        if found is None:
+            return None
+        offset = found.result.get("offset_ms")
+        if isinstance(offset, bool) or not isinstance(offset, int | float) or abs(offset) > 10_000:
+            raise InputError(
+                f"the sync's result holds no usable offset_ms ({offset!r}); run `hearth calibrate sync` again"
+            )
+        sigma = 0.0 if found.covariance is None else found.covariance.sigma("offset_ms")
+        return float(offset), sigma
+
     def correction(self, source: str | None = None) -> FoaCorrection | None:
         """What the capsules' calibration does to the sound, or None without one.
 
@@ -112,7 +128,7 @@ def read_results(paths: dict[tuple[str, Kind], Path]) -> Calibrations:
         one = Calibrations({("", kind): results[camera, kind]})
         try:
             # So that a take does not find out at its end.
-            one.camera(), one.T_mic_camera(), one.correction()
+            one.camera(), one.T_mic_camera(), one.sound_late(), one.correction()
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
     return Calibrations(results, files)

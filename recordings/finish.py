@@ -82,6 +82,7 @@ def complete(
     checks["video"] = video_summary(episode)
     checks["clocks"] = clocks
     checks.update(extra or {})
+    _use_sync(checks, episode)
     prefer_live_clock(checks)
     _write_checks(folder, checks)
     if report:
@@ -96,6 +97,13 @@ def _is_mixed(episode: Episode) -> bool:
     microphone = episode.profile.source.get("microphone")
     detail = microphone.get("detail") if isinstance(microphone, dict) else None
     return isinstance(detail, dict) and detail.get("mixed") is True
+
+
+def _use_sync(checks: dict[str, Any], episode: Episode) -> None:
+    """Where the take itself did not show how late the sound is, the rig's calibration says it."""
+    late = episode.calibrations.sound_late()
+    if late is not None and checks.get("av_offset", {}).get("offset_ms") is None:
+        checks["av_offset"] = {"offset_ms": late[0], "sigma_ms": late[1], "source": "calibration"}
 
 
 def _write_checks(folder: Path, checks: dict[str, Any]) -> None:

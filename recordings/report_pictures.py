@@ -115,7 +115,7 @@ def spots_at(facts: Facts, eye: Eye | None, time_s: float, width: int, height: i
             found.append(
                 _spot(eye, source.kind, source.label, azimuth, elevation, distance, 0.0, width, height)
             )
-    row = facts.directions.at(time_s)
+    row = facts.directions.at(time_s + eye.sound_late_s)
     if row is not None:
         track = facts.directions
         found.append(

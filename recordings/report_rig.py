@@ -39,12 +39,13 @@ def point(value: Any) -> Floats | None:
 @dataclass(frozen=True)
 class Eye:
     """The camera: pose in the microphone frame, horizontal field of view and yaw (degrees); `lens` where it
-    was calibrated."""
+    was calibrated. sound_late_s: what is seen at t is heard at t + this."""
 
     pose: Floats
     hfov_deg: float
     yaw_deg: float
     lens: CameraModel | None = None
+    sound_late_s: float = 0.0
 
     def model(self, width_px: int, height_px: int) -> CameraModel:
         """The camera for pictures of a size: the calibrated one if it was made at that size."""
@@ -134,6 +135,8 @@ def _calibrated(eye: Eye | None, calibrations: Calibrations) -> Eye | None:
     if eye is None:
         return None
     lens, pose = calibrations.camera(), calibrations.T_mic_camera()
+    if (late := calibrations.sound_late()) is not None:
+        eye = replace(eye, sound_late_s=late[0] / 1e3)
     if lens is not None:
         eye = replace(eye, lens=lens, hfov_deg=lens.hfov_deg)
     if pose is not None:

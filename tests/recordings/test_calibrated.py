@@ -32,10 +32,12 @@ def save(folder: Path, **results: dict) -> dict[str, Path]:
 
 
 def test_an_episode_carries_what_the_rig_points_to(tmp_path: Path) -> None:
-    made = save(tmp_path / "made", camera=LENS.to_fields(), pose={"T_mic_camera": POSE})
+    made = save(
+        tmp_path / "made", camera=LENS.to_fields(), pose={"T_mic_camera": POSE}, sync={"offset_ms": -30.0}
+    )
     rig = parse_rig(
         "hearth_rig: 1\n"
-        f"calibration: {{camera: {made['camera']}, pose: {made['pose']}}}\n"
+        f"calibration: {{camera: {made['camera']}, pose: {made['pose']}, sync: {made['sync']}}}\n"
         f"more_cameras: [{{name: door, source: file, file: x, calibration: {{camera: {made['camera']}}}}}]\n"
     )
     held = read_results(result_paths(rig))
@@ -43,7 +45,7 @@ def test_an_episode_carries_what_the_rig_points_to(tmp_path: Path) -> None:
     kept = read_snapshot(tmp_path / "episode")
     assert kept.results == held.results and kept.files == held.files
     assert sorted(p.name for p in (tmp_path / "episode" / "calibration").iterdir()) == [
-        "camera.json", "door", "pose.json",
+        "camera.json", "door", "pose.json", "sync.json",
     ]  # fmt: skip
     assert kept.camera("door") is not None and kept.T_mic_camera("door") is None
     lens = kept.camera()
@@ -51,6 +53,7 @@ def test_an_episode_carries_what_the_rig_points_to(tmp_path: Path) -> None:
     eye = view_rig(rig_to_dict(rig), kept).camera
     assert eye is not None and eye.model(640, 360) is eye.lens and eye.lens is not None
     np.testing.assert_array_equal(eye.pose, POSE)
+    assert eye.sound_late_s == pytest.approx(-0.03)
     assert eye.yaw_deg == pytest.approx(12.0) and eye.model(320, 180).distortion.any() == False  # noqa: E712
     assert not read_snapshot(tmp_path) and list(kept.lines())
 
@@ -66,6 +69,7 @@ def _write(path: Path, data: bytes) -> None:
         ("camera", {"width_px": 3}, "lacks or garbles 'model'"),
         ("camera", {**LENS.to_fields(), "fx": -1.0}, "is no camera"),
         ("pose", {"T_mic_camera": [[1, 2], [3, 4]]}, "no rigid T_mic_camera"),
+        ("sync", {"offset_ms": "late"}, "no usable offset_ms"),
         ("pose", {"T_mic_camera": np.diag([1.0, 1.0, -1.0, 1.0])}, "no rigid T_mic_camera"),
     ],
 )
@@ -109,7 +113,7 @@ def test_a_correction_undoes_a_wrong_wiring_in_everything_derived(tmp_path: Path
     wrong[7:, 3], wrong[:7, 3] = wrong[:-7, 3].copy(), 0.0
     matrix = np.array([[1, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, -1.0]])
     repair = FoaCorrection("ambix", matrix, np.array([0, 0, 0, 7 / 48000]))
-    save(tmp_path / "calibration", capsules={"correction": repair.to_dict()})
+    save(tmp_path / "calibration", capsules={"correction": repair.to_dict()}, sync={"offset_ms": 41.5})
     right = import_take(
         _take(tmp_path / "a", clean), None, root=tmp_path / "data", session="right", report=False
     )
@@ -129,6 +133,8 @@ def test_a_correction_undoes_a_wrong_wiring_in_everything_derived(tmp_path: Path
     assert sound["ok"] and sound["correction"] == repair.key
     assert "orientation" not in {finding["code"] for finding in sound["findings"]}
     assert put_right.verify().ok
+    late = {"offset_ms": 41.5, "sigma_ms": 0.0, "source": "calibration"}
+    assert put_right.checks["av_offset"] == late and "av_offset" not in right.checks
     with pytest.raises(InputError, match="measured on ambix channels"):
         import_take(
             _take(tmp_path / "c", wrong, "fuma"), None, root=tmp_path, calibration=tmp_path / "calibration"
