@@ -4,11 +4,14 @@
 table of every message, `COMMANDS` of every command.
 """
 
-from edge.stream.client import Client, Message, StreamEnded, StreamTimeout
+from edge.stream.client import Client
 from edge.stream.command_client import CommandClient, CommandError, CommandTimeout
 from edge.stream.command_server import CommandServer
 from edge.stream.messages import COMMANDS, MESSAGES, STREAMS, VERSION, Header, MessageError, MessageSpec
 from edge.stream.publisher import Publisher
+from edge.stream.received import Message, StreamEnded, StreamLost, StreamTimeout
+from edge.stream.rig_clock import RigClock
+from edge.stream.time_sync import ClockState
 
 __all__ = [
     "COMMANDS",
@@ -16,6 +19,7 @@ __all__ = [
     "STREAMS",
     "VERSION",
     "Client",
+    "ClockState",
     "CommandClient",
     "CommandError",
     "CommandServer",
@@ -25,6 +29,8 @@ __all__ = [
     "MessageError",
     "MessageSpec",
     "Publisher",
+    "RigClock",
     "StreamEnded",
+    "StreamLost",
     "StreamTimeout",
 ]

@@ -8,14 +8,12 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 import zmq
-from numpy.typing import NDArray
 
 from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError, InputError
@@ -30,83 +28,18 @@ from edge.stream.messages import (
     Count,
     Header,
     MessageError,
-    read_array,
     topic,
     unpack,
 )
 from edge.stream.publisher import EVERY_HWM, LATEST_HWM, LATEST_SOCKET_BUFFER
+from edge.stream.received import Message, StreamEnded, StreamLost, StreamTimeout
+from edge.stream.rig_clock import RigClock
 
 log = logging.getLogger(__name__)
 
 SILENT_S = 3.0  # no heartbeat for this long: the publisher is gone or stopped
+_LOOK_S = 0.05  # how often a waiting reader looks whether the heartbeat has stopped
 MAX_QUEUED = 20_000  # messages kept for a reader that does not read, about 100 s of a live rig
-
-
-class StreamTimeout(DeviceError):
-    """Nothing arrived in time; the message says if the publisher is silent or only the streams asked for."""
-
-
-class StreamEnded(DeviceError):
-    """The publisher said that it ends, and everything it sent before was delivered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One received message.
-
-    header:      see `edge.stream.messages.Header`; its fields are reachable here too.
-    payload:     the raw bytes (a JPEG for video, samples for foa24).
-    received_ns: CLOCK_MONOTONIC when it left the socket.
-    retained:    it is the last message of a "reliable" stream, sent before this client joined.
-    """
-
-    header: Header
-    payload: bytes
-    received_ns: int
-    retained: bool = False
-
-    @property
-    def stream(self) -> str:
-        return self.header.stream
-
-    @property
-    def epoch(self) -> int:
-        return self.header.epoch
-
-    @property
-    def seq(self) -> int:
-        return self.header.seq
-
-    @property
-    def t_ns(self) -> int:
-        return self.header.t_ns
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return self.header.data
-
-    @property
-    def array(self) -> NDArray[Any] | None:
-        """The payload as a read-only array; None for pictures in JPEG (see `image`) and for no payload."""
-        return read_array(self.header, self.payload)
-
-    @property
-    def age_ms(self) -> float:
-        """From the end of what the message covers (`t_ns + duration_ns`) to its arrival; one host only."""
-        return (self.received_ns - self.header.t_ns - self.header.duration_ns) / 1e6
-
-    def image(self) -> NDArray[np.uint8]:
-        """The picture as uint8 BGR (height, width, 3). Raises InputError for one that cannot be read."""
-        if self.header.encoding == "raw":
-            picture = self.array
-            assert picture is not None
-            return picture
-        import cv2
-
-        read = cv2.imdecode(np.frombuffer(self.payload, np.uint8), cv2.IMREAD_COLOR) if self.payload else None
-        if read is None:
-            raise InputError(f"message {self.seq} of {self.stream} holds no picture that can be decoded")
-        return np.asarray(read, dtype=np.uint8)
 
 
 class _HelloData(msgspec.Struct):
@@ -141,10 +74,12 @@ class Client:
     """Receives streams and sends commands.
 
     stream_address:   the publisher's address (loopback or ipc).
-    commands_address: the command server's address; only needed for `command`.
+    commands_address: the command server's address; only needed for `command` and `clock`. With it, the rig
+                      also knows that this client is alive (`health` lists it under `name`).
     streams:          names of the table `MESSAGES`; None means all of them.
     max_queued:       messages of "every" and "reliable" streams kept for a slow reader; beyond it the oldest
                       is dropped and counted as `overflowed`.
+    on_ready:         called in the reading thread whenever `receive_nowait` may have something new to say.
 
     A thread of the client reads the sockets all the time, so a reader that sleeps finds the newest picture
     ("latest" streams keep one) and all other messages in order. Bytes that are no message of this protocol
@@ -158,6 +93,8 @@ class Client:
         commands_address: str | None = None,
         streams: Sequence[str] | None = None,
         max_queued: int = MAX_QUEUED,
+        name: str | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
         require_loopback(stream_address)
         wanted = STREAMS if streams is None else tuple(dict.fromkeys(streams))
@@ -166,7 +103,9 @@ class Client:
             raise InputError(_no_such_stream(unknown))
         self.stream_address = stream_address
         self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
+        self._on_ready = on_ready
         self._commands = CommandClient(commands_address) if commands_address else None
+        self._clock = RigClock(commands_address, name) if commands_address else None
         self._counts = {name: StreamCount() for name in wanted}
         self._latest_streams = tuple(n for n in wanted if MESSAGES[n].delivery == "latest")
         self._main_streams = tuple(n for n in wanted if MESSAGES[n].delivery != "latest")
@@ -175,6 +114,7 @@ class Client:
             collections.deque()
         )  # str: see _newest; None: end
         self._newest: dict[str, Message] = {}
+        self._told_lost = False  # this silence was told already, or the end was announced
         self._ready = threading.Condition()
         self._error: Exception | None = None  # what ended the reading thread
         self._connected = threading.Event()
@@ -201,8 +141,9 @@ class Client:
         self._context.destroy(linger=0)
         if self._commands is not None:
             self._commands.close()
-        with self._ready:
-            self._ready.notify_all()
+        if self._clock is not None:
+            self._clock.close()
+        self._notify()
 
     # --- for the reader ---
 
@@ -221,29 +162,60 @@ class Client:
         """The handshake is done and the publisher was heard within the last few seconds."""
         return self._connected.is_set() and monotonic_ns() - self._main.heard_ns < SILENT_S * 1e9
 
+    @property
+    def clock(self) -> RigClock:
+        """Rig time <-> this host's time, with its uncertainty. Raises InputError without commands_address."""
+        if self._clock is None:
+            raise InputError(
+                "this client was made without a commands_address, so it cannot ask for the rig's time"
+            )
+        return self._clock
+
     def receive(self, timeout_s: float | None = None) -> Message:
-        """The next message. Raises StreamTimeout after `timeout_s` without one, StreamEnded at the end."""
+        """The next message.
+
+        Raises StreamTimeout after `timeout_s` without one, StreamLost (a StreamTimeout) as soon as the
+        publisher's heartbeat is missing for SILENT_S, whatever `timeout_s` is, StreamEnded at the end.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            message = self.receive_nowait()
+            if message is not None:
+                return message
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise self.timed_out(timeout_s or 0.0)
+            with self._ready:
+                if not self._queue:
+                    self._ready.wait(_LOOK_S if left is None else min(left, _LOOK_S))
+
+    def receive_nowait(self) -> Message | None:
+        """The next message if there is one; otherwise raises what `receive` would, but for its time-out."""
         with self._ready:
-            while not self._queue:
-                if self._closing.is_set():
-                    raise StreamEnded("this client is closed")
-                if self._error is not None:
-                    raise DeviceError(f"this client cannot read any more: {self._error}") from self._error
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise StreamTimeout(self._why_silent(timeout_s or 0.0))
-                self._ready.wait(left)
-            entry = self._queue.popleft()
-            if entry is None:
-                raise StreamEnded(f"the publisher at {self.stream_address} has ended")
-            return self._newest.pop(entry) if isinstance(entry, str) else entry
+            if self._queue:
+                entry = self._queue.popleft()
+                if entry is None:
+                    raise StreamEnded(f"the publisher at {self.stream_address} has ended")
+                return self._newest.pop(entry) if isinstance(entry, str) else entry
+            if self._closing.is_set():
+                raise StreamEnded("this client is closed")
+            if self._error is not None:
+                raise DeviceError(f"this client cannot read any more: {self._error}") from self._error
+            silent_s = (monotonic_ns() - self._main.heard_ns) / 1e9
+            if self._main.heard_ns and silent_s > SILENT_S and not self._told_lost:
+                self._told_lost = True
+                raise StreamLost(self._why_silent(silent_s))
+        return None
+
+    def timed_out(self, timeout_s: float) -> StreamTimeout:
+        """The error that says what is silent: the publisher, or only the streams asked for."""
+        return StreamTimeout(self._why_silent(timeout_s))
 
     def messages(self, timeout_s: float | None = None) -> Iterator[Message]:
         """Messages as they come, in order per stream, until the publisher says that it ends.
 
-        Raises StreamTimeout when `timeout_s` seconds pass without any. Call it again to wait for a publisher
-        that comes back.
+        Raises StreamTimeout when `timeout_s` seconds pass without any, StreamLost when the heartbeat stops.
+        Call it again to wait for a publisher that comes back.
         """
         while True:
             try:
@@ -304,17 +276,20 @@ class Client:
         return link
 
     def _read(self) -> None:
+        looked_ns = monotonic_ns()
         try:
             while not self._closing.is_set():
                 waiting = dict(self._poller.poll(50))
+                held_ns, looked_ns = monotonic_ns() - looked_ns, monotonic_ns()
+                if held_ns > 1_000_000_000 and self._main.heard_ns:
+                    self._main.heard_ns += held_ns  # it was we who stood still: nobody can be called silent
                 for link in (self._main, self._latest):
                     if link is not None and link.socket in waiting:
                         self._drain(link)
         except Exception as error:
             log.exception("the stream client's reading thread failed")
-            with self._ready:
-                self._error = error
-                self._ready.notify_all()
+            self._error = error
+            self._notify()
 
     def _drain(self, link: _Link) -> None:
         for _ in range(500):  # then look at the other socket
@@ -329,7 +304,7 @@ class Client:
                     hello = msgspec.convert(header.data, _HelloData)
                     self._greeted(link, header, hello, parts[0], received_ns)
                 elif header.stream in link.streams:
-                    self._deliver(Message(header, payload, received_ns))
+                    self._deliver(Message(header, payload, received_ns, False, *self._offset(received_ns)))
             except MessageError as error:
                 self.rejected[error.reason] += 1
             except (msgspec.ValidationError, InputError):  # what a hello or beat says makes no sense
@@ -349,7 +324,18 @@ class Client:
             else:
                 self._queue.append(message)
                 self._limit()
-            self._ready.notify()
+        self._notify()
+
+    def _offset(self, local_ns: int) -> tuple[int, int | None]:
+        """The rig's clock less ours, and how far that may be wrong."""
+        state = self._clock.state if self._clock is not None else None
+        return (0, None) if state is None else (state.offset_at(local_ns), state.uncertainty_at(local_ns))
+
+    def _notify(self) -> None:
+        with self._ready:
+            self._ready.notify_all()
+        if self._on_ready is not None:
+            self._on_ready()
 
     def _limit(self) -> None:
         while len(self._queue) > self._max_queued:
@@ -368,6 +354,8 @@ class Client:
         others are active.
         """
         link.heard_ns = received_ns
+        if link is self._main:
+            self._told_lost = hello.closing
         suffix = name.split(b"\0", 1)[1]
         if header.stream == "beat":
             if link.confirmed_epoch == header.epoch:
@@ -375,7 +363,7 @@ class Client:
             if hello.closing and link is self._main:
                 with self._ready:
                     self._queue.append(None)
-                    self._ready.notify()
+                self._notify()
         elif suffix == link.greeting:
             if link.check is not None:
                 link.socket.setsockopt(zmq.UNSUBSCRIBE, topic("hello", link.check))
@@ -397,6 +385,7 @@ class Client:
         if self._latest_streams and (self._latest is None or self._latest.confirmed_epoch != header.epoch):
             return
         self._connected.set()
+        self._notify()
 
     def _deliver_retained(self, hello: Header, kept: dict[str, Any], received_ns: int) -> None:
         """The last message of a "reliable" stream, unless it came by itself already."""
@@ -407,8 +396,8 @@ class Client:
         with self._ready:
             if count.knows(header.epoch, header.seq):
                 return
-            self._queue.append(Message(header, b"", received_ns, retained=True))
-            self._ready.notify()
+            self._queue.append(Message(header, b"", received_ns, True, *self._offset(received_ns)))
+        self._notify()
 
     def _promised(self, link: _Link, epoch: int, hello: _HelloData) -> None:
         with self._ready:

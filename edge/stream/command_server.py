@@ -10,8 +10,10 @@ from typing import Any
 
 import zmq
 
+from capture.blocks import monotonic_ns
 from dsp.errors import HearthError, InputError
 from edge.stream.addresses import bind
+from edge.stream.clients import Clients
 from edge.stream.messages import (
     MAX_COMMAND_BYTES,
     REJECTIONS,
@@ -21,10 +23,13 @@ from edge.stream.messages import (
     encode_data,
     unpack_request,
 )
+from edge.stream.time_sync import clock_id
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[..., dict[str, Any] | None]
+
+_OWN = ("time.ping", "client.beat")  # come by themselves all the time; not counted as commands served
 
 
 class CommandServer:
@@ -35,13 +40,21 @@ class CommandServer:
     if it has one); wrong or missing arguments become an InputError; anything else is logged and answered as
     "InternalError". Requests that are malformed, oversized or of another version are counted in `rejected`
     and answered with an error.
+    `time.ping` and `client.beat` it answers itself; `clients` knows which clients are alive.
     Raises InputError for an address off loopback, DeviceError for one in use.
     """
 
     def __init__(self, address: str) -> None:
         self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
         self.served = 0
-        self._handlers: dict[str, Handler] = {"ops": self._list}
+        self.clients = Clients()
+        self._arrived_ns = 0
+        self._clock_id = clock_id()
+        self._handlers: dict[str, Handler] = {
+            "ops": self._list,
+            "time.ping": self._ping,
+            "client.beat": self.clients.beat,
+        }
         self._closing = threading.Event()
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
@@ -76,11 +89,26 @@ class CommandServer:
     def _list(self) -> dict[str, Any]:
         return {"ops": sorted(self._handlers)}
 
+    def _ping(self, t0_ns: int) -> dict[str, Any]:
+        """One exchange of stamps, see edge.stream.time_sync."""
+        if type(t0_ns) is not int:
+            raise InputError(f"time.ping: t0_ns is a whole number of nanoseconds, not {str(t0_ns)[:80]!r}")
+        answer: dict[str, Any] = {"t0_ns": t0_ns, "t1_ns": self._arrived_ns, "clock": self._clock_id}
+        return {**answer, "t2_ns": monotonic_ns()}
+
     def _serve(self) -> None:
+        looked_ns = monotonic_ns()
         while not self._closing.is_set():
+            since_ns = monotonic_ns() - looked_ns
+            if since_ns > 200_000_000:
+                looked_ns += since_ns
+                # Nobody can be called silent while requests wait unread, or when it was we who stood still.
+                if since_ns < 1_000_000_000 and not self._socket.poll(0, zmq.POLLIN):
+                    self.clients.expire()
             if not self._socket.poll(100, zmq.POLLIN):
                 continue
             parts = self._socket.recv_multipart()
+            self._arrived_ns = monotonic_ns()
             # Everything before the body (identity, REQ's numbers and delimiter) goes back as it came.
             reply = self._answer(parts)
             if reply is not None:
@@ -118,5 +146,6 @@ class CommandServer:
             inspect.signature(handler).bind(**args)
         except TypeError as error:
             raise InputError(f"{op}: {error}; arguments: {inspect.signature(handler)}") from None
-        self.served += 1
+        if op not in _OWN:
+            self.served += 1
         return handler(**args)

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from edge.stream.client import Client, Message, StreamTimeout
+from edge.stream.client import Client
 from edge.stream.messages import MESSAGES, STREAMS
+from edge.stream.received import Message, StreamLost, StreamTimeout
 
 MAX_SILENCE_S = 5.0
 
@@ -56,6 +57,8 @@ def measure(client: Client, streams: tuple[str, ...] = STREAMS) -> dict[str, Any
                 if not message.retained:
                     measured[message.stream].add(message)
             ended = "publisher ended"
+        except StreamLost:
+            continue  # perhaps only held up: it has MAX_SILENCE_S more
         except StreamTimeout as error:
             # With its heartbeat there, a silent publisher is busy with something else: finishing an episode.
             ended = "" if client.connected else str(error)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError, InputError
-from edge.stream import Client, Publisher, StreamEnded, StreamTimeout
+from edge.stream import Client, Publisher, StreamEnded, StreamLost, StreamTimeout
 from edge.stream.client import SILENT_S
 from edge.stream.messages import Header, pack, topic
 from edge.stream.meter import measure
@@ -356,10 +356,15 @@ def test_a_killed_publisher_is_noticed_and_its_successor_followed() -> None:
             first = client.receive(10)
             process.kill()
             process.wait()
-            with pytest.raises(StreamTimeout, match="is silent since"):
-                for _ in client.messages(SILENT_S + 0.5):
+            killed = time.monotonic()
+            with pytest.raises(StreamLost, match="is silent since"):
+                for _ in client.messages():  # without any time-out: the heartbeat tells
                     pass
+            assert time.monotonic() - killed < SILENT_S + 2
             assert not client.connected
+            with pytest.raises(StreamTimeout) as again:  # told once; from now on only what was asked for
+                client.receive(0.2)
+            assert not isinstance(again.value, StreamLost)
             process, _ = start(address)
             after = client.receive(20)
             assert after.epoch != first.epoch
