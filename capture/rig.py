@@ -137,10 +137,29 @@ class Storage(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
 
 
 class Endpoints(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """ZeroMQ addresses. Port 0 lets the system choose (the service prints what it got)."""
+    """ZeroMQ addresses, and where the console's page is served. Port 0 lets the system choose (the service
+    prints what it got)."""
 
     stream: Annotated[str, Meta(pattern="^(tcp|ipc)://")] = "tcp://127.0.0.1:5771"
     commands: Annotated[str, Meta(pattern="^(tcp|ipc)://")] = "tcp://127.0.0.1:5772"
+    console: str | bool = "127.0.0.1:5770"  # host:port; "" or off: no console (YAML reads off as false)
+    metrics: str | bool = "127.0.0.1:5773"  # host:port on loopback, for Prometheus; "" or off: none
+
+    @property
+    def console_address(self) -> str | None:
+        """host:port of the console; None when there is to be none."""
+        return self.console if isinstance(self.console, str) and self.console else None
+
+    @property
+    def metrics_address(self) -> str | None:
+        """host:port of the metrics; None when there are to be none."""
+        return self.metrics if isinstance(self.metrics, str) and self.metrics else None
+
+
+class Log(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What services write on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Virtual(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -166,6 +185,7 @@ class Rig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     room: Room = msgspec.field(default_factory=Room)
     storage: Storage = msgspec.field(default_factory=Storage)
     endpoints: Endpoints = msgspec.field(default_factory=Endpoints)
+    log: Log = msgspec.field(default_factory=Log)
     virtual: Virtual = msgspec.field(default_factory=Virtual)
 
 
@@ -341,6 +361,10 @@ def _check(rig: Rig, where: str) -> None:
         port = address.rsplit(":", 1)[-1]
         if address.startswith("tcp://") and not (port.isdigit() and int(port) <= 65535):
             fail(f"`endpoints.{key}` {address} needs a port from 0 to 65535, like tcp://127.0.0.1:5771")
+    for key, like in (("console", "127.0.0.1:5770"), ("metrics", "127.0.0.1:5773")):
+        page = getattr(rig.endpoints, key)
+        if page is True or (page and not re.match(r"^(\[[0-9A-Fa-f:]+\]|[\w.-]+):\d{1,5}\Z", str(page))):
+            fail(f"`endpoints.{key}` is host:port, like {like}, or off (found {page!r})")
     if mic.source == "virtual" and (mic.channels != 4 or mic.rate_hz != 48000):
         fail("the virtual microphone has `channels: 4` and `rate_hz: 48000`")
     places = [("microphone.position_m", mic.position_m)]

@@ -39,11 +39,15 @@ def live(
     scene: Annotated[
         str | None, typer.Option(help="virtual room: request or talk; default: the rig's, built-in rig: talk")
     ] = None,
+    console: Annotated[
+        bool, typer.Option("--console/--no-console", help="serve the console, a web page (endpoints.console)")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
 ) -> None:
     """Hear and see, and publish sound, pictures, direction, levels and events on the stream."""
     from capture.sources import open_rig
     from capture.take import new_profile
+    from edge.console.process import serving
     from edge.home.service import home_of
     from edge.live import LiveService, check_ready
     from edge.live_session import run
@@ -54,14 +58,21 @@ def live(
         fields = opened.scene.episode_fields() if opened.scene is not None else {}
         home = home_of(the_rig, fields.get("home")) if the_rig.room.devices else None
         profile = new_profile(the_rig, opened, "live") if record else None
-        service = LiveService(the_rig, opened, home=home, record=record, profile=profile)
-        print(
-            f"stream {service.stream_address}  commands {service.commands_address}  (Ctrl-C ends)",
-            file=sys.stderr,
-            flush=True,
-        )
-        report = run(service, seconds, measured=stats)
-    report = {"stream": service.stream_address, "commands": service.commands_address, **report}
+        mute_file = Path(the_rig.storage.folder) / "muted"
+        service = LiveService(the_rig, opened, home=home, record=record, profile=profile, mute_file=mute_file)
+        _say(f"stream {service.stream_address}  commands {service.commands_address}  (Ctrl-C ends)")
+        with serving(the_rig.endpoints.console_address if console else None, service, _say) as page:
+            if page is not None:
+                _say(f"console {page.url}")
+            if service.muted:
+                _say(f"MUTED, as it was before: unmute it on the console or with live.mute ({mute_file})")
+            report = run(service, seconds, measured=stats)
+    report = {
+        "stream": service.stream_address,
+        "commands": service.commands_address,
+        "console": None if page is None else page.listening.address,
+        **report,
+    }
     if as_json:
         print(json.dumps(report))
     else:
@@ -73,6 +84,10 @@ def live(
         raise CheckFailed(
             f"the live chain was too slow: {report['service']['blocks_dropped']} blocks dropped"
         )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _live_rig(path: Path | None, scene: str | None) -> Rig:

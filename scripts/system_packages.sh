@@ -25,6 +25,8 @@ if [ "$want" = test ]; then
     ls /usr/lib/*/gstreamer-1.0/libgstrtp.so >/dev/null 2>&1 || need gstreamer1.0-plugins-good
     has_cmd node || need nodejs
     has_cmd npm || need npm
+    # The browser in which pages are tested.
+    has_cmd chromium || has_cmd chromium-browser || has_cmd google-chrome || need chromium
     # PyAudio has no Linux wheel: it is built, so that both sound backends are tested.
     [ -f /usr/include/portaudio.h ] || need portaudio19-dev
     has_cmd cc || need gcc

@@ -1,0 +1,273 @@
+"""What the console knows: the streams of the rig, shaped for a page, the newest of each and a short past."""
+
+from __future__ import annotations
+
+import base64
+import collections
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from capture.blocks import monotonic_ns
+from dsp.spectrogram import SpectrogramStream
+from edge.console.settings import Eye
+from edge.stream import Client, Message, StreamTimeout
+
+ALWAYS = ("event", "state", "home", "health")
+WATCHED = ("foa24", "video", "doa", "tracks", "levels")  # only read while somebody looks
+EVENTS = 150  # kept for a page that is opened later
+RATE_HZ = 24000
+BANDS = 64
+ROW_S = 0.04
+LOW_DB, HIGH_DB = -82.0, -28.0  # of the spectrogram's colours: mel bands, re a full-scale sine
+ROWS = 100  # that wait at most for the page: 4 s
+TOP = 4  # candidates of a declaration that are shown
+_LONG = 400  # characters of a text in an event
+
+
+class Feed:
+    """Follows a rig's stream in threads of its own.
+
+    changed: called, in such a thread, when `take` has something; picture: with each new picture (None: there
+    is none to show). `watch` says whether anybody looks.
+    """
+
+    def __init__(
+        self, stream: str, eye: Eye, changed: Callable[[], None], picture: Callable[[bytes | None], None]
+    ) -> None:
+        self._stream, self._eye = stream, eye
+        self._changed, self._picture = changed, picture
+        self._lock = threading.Lock()
+        self._known: dict[str, Any] = {"state": None, "home": None, "health": None, "link": "waiting"}
+        self._events: collections.deque[dict[str, Any]] = collections.deque(maxlen=EVENTS)
+        self._numbered = 0
+        self._pending: dict[str, Any] = {}
+        self._silent_until_ns = 0  # what was heard or seen before it is not shown: it was muted
+        self._muted = False
+        self._spectrum = Spectrum()
+        self._closing = threading.Event()
+        self._turning = threading.Lock()
+        self._watching: threading.Event | None = None  # set: stop reading
+        self._threads = [threading.Thread(target=self._follow, args=(ALWAYS, self._closing), daemon=True)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._closing.set()
+        self.watch(False)
+        for thread in self._threads:
+            thread.join()
+
+    def watch(self, on: bool) -> None:
+        """Read sound, pictures and directions, or leave them to others."""
+        with self._turning:
+            if on and self._watching is None:
+                self._watching = threading.Event()
+                args = (WATCHED, self._watching)
+                self._threads.append(threading.Thread(target=self._follow, args=args, daemon=True))
+                self._threads[-1].start()
+            elif not on and self._watching is not None:
+                self._watching.set()
+                self._watching = None
+                self._threads.pop().join()
+                with self._lock:
+                    self._spectrum = Spectrum()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that a page which is opened now must know."""
+        with self._lock:
+            return {**self._known, "events": list(self._events)}
+
+    def take(self) -> str | None:
+        """What is new since the last call, as JSON; None when nothing is."""
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        return json.dumps(pending, separators=(",", ":")) if pending else None
+
+    def note(self, **known: Any) -> None:
+        """Tell the page something of the console itself."""
+        with self._lock:
+            self._known |= known
+            self._pending |= known
+        self._changed()
+
+    # ------------------------------------------------------------------ the reading threads
+
+    def _follow(self, streams: tuple[str, ...], closing: threading.Event) -> None:
+        with Client(self._stream, streams=streams, max_queued=2000) as client:
+            while not closing.is_set():
+                try:
+                    for message in client.messages(timeout_s=0.25):
+                        self._arrived(message)
+                        if closing.is_set():
+                            return
+                    self._link("ended")
+                    closing.wait(0.2)
+                    continue
+                except StreamTimeout:
+                    pass
+                if streams is ALWAYS:
+                    self._link("live" if client.connected else "silent")
+
+    def _link(self, link: str) -> None:
+        if self._known["link"] != link:
+            self.note(link=link)
+
+    def _arrived(self, message: Message) -> None:
+        name = message.stream
+        if name in WATCHED:
+            self._content(name, message)
+            return
+        with self._lock:
+            if name == "event":
+                self._numbered += 1
+                event = {"n": self._numbered, "t_ms": message.t_ns / 1e6, **slim(message.data)}
+                self._events.append(event)
+                self._pending["events"] = [*self._pending.get("events", ()), event][-EVENTS:]
+            elif name == "home":
+                self._set("home", message.data.get("devices", {}))
+            else:
+                self._set(name, {"t_ms": message.t_ns / 1e6, **message.data})
+        if name == "state":
+            self._turned(bool(message.data.get("muted")), message.t_ns)
+        elif name == "health":
+            self._link("live")
+        self._changed()
+
+    def _set(self, name: str, value: Any) -> None:
+        self._known[name] = self._pending[name] = value
+
+    def _turned(self, muted: bool, t_ns: int) -> None:
+        """Pictures and sound come over other sockets than the state: what was on its way is not shown."""
+        with self._lock:
+            changed, self._muted = muted != self._muted, muted
+            if changed:
+                self._silent_until_ns = t_ns
+                self._spectrum = Spectrum()
+                for name in ("doa", "tracks", "levels", "rows"):
+                    self._pending.pop(name, None)
+        if changed and muted:
+            self._picture(None)
+
+    def _content(self, name: str, message: Message) -> None:
+        with self._lock:
+            if self._muted or message.t_ns < self._silent_until_ns:
+                return
+            if name == "foa24":
+                self._rows(message)
+                return  # they go with the next direction: the eye does not see 40 ms
+            if name == "doa":
+                self._pending["doa"] = self._direction(message)
+            elif name == "tracks":
+                tracks = [self._placed(track) for track in message.data.get("tracks", [])]
+                self._pending["tracks"] = {"t_ms": message.t_ns / 1e6, "tracks": tracks}
+            elif name == "levels":
+                self._levels(message)
+        if name == "video":
+            self._picture(as_picture(message))
+        else:
+            self._changed()
+
+    def _direction(self, message: Message) -> dict[str, Any]:
+        doa = {
+            "t_ms": message.t_ns / 1e6,
+            "end_ms": (message.t_ns + message.header.duration_ns) / 1e6,
+            "known": message.data.get("azimuth_deg") is not None,
+            **message.data,
+        }
+        return self._placed(doa) if doa["known"] else doa
+
+    def _placed(self, what: dict[str, Any]) -> dict[str, Any]:
+        azimuth, elevation = what.get("azimuth_deg"), what.get("elevation_deg")
+        return {**what, **self._eye.place(azimuth, elevation, what.get("uncertainty_deg") or 0.0)}
+
+    def _levels(self, message: Message) -> None:
+        """A page that is slow must still see that something was clipped: the loudest since it last looked."""
+        new = {key: message.data.get(key) for key in ("peak_dbfs", "rms_dbfs", "clipped_frames", "dead")}
+        old = self._pending.get("levels")
+        if old is not None and len(old["peak_dbfs"]) == len(new["peak_dbfs"]):
+            new["peak_dbfs"] = [max(a, b) for a, b in zip(old["peak_dbfs"], new["peak_dbfs"], strict=True)]
+            new["clipped_frames"] = [
+                a + b for a, b in zip(old["clipped_frames"], new["clipped_frames"], strict=True)
+            ]
+        self._pending["levels"] = {**new, "format": message.data.get("format", "")}
+
+    def _rows(self, message: Message) -> None:
+        sound = message.array
+        if sound is None:
+            return
+        rows = self._pending.setdefault("rows", [])
+        rows.extend(self._spectrum.push(np.asarray(sound[:, 0]), message.t_ns, message.header.duration_ns))
+        del rows[:-ROWS]
+
+
+class Spectrum:
+    """Rows of the spectrogram of W as a page draws them: [time in ms, bands as base64 bytes, low to high]."""
+
+    def __init__(self) -> None:
+        self._stream = SpectrogramStream(RATE_HZ, ROW_S, ROW_S, mel=BANDS)
+        self._start_ns: int | None = None
+        self._next_ns = 0
+
+    def push(self, w: np.ndarray, t_ns: int, duration_ns: int) -> list[list[Any]]:
+        """The rows that a block completes; after a gap it begins anew."""
+        if self._start_ns is None or abs(t_ns - self._next_ns) > 20_000_000:
+            self._stream = SpectrogramStream(RATE_HZ, ROW_S, ROW_S, mel=BANDS)
+            self._start_ns = t_ns
+        self._next_ns = t_ns + duration_ns
+        found = self._stream.push(w)
+        scaled = (found.power_db - LOW_DB) * (255.0 / (HIGH_DB - LOW_DB))
+        bytes_of = np.clip(scaled, 0, 255).astype(np.uint8)
+        times = self._start_ns / 1e6 + found.times_s * 1e3
+        return [
+            [round(float(t), 1), base64.b64encode(row.tobytes()).decode()]
+            for t, row in zip(times, bytes_of, strict=True)
+        ]
+
+
+def as_picture(message: Message) -> bytes | None:
+    """A picture as the page takes it: length of the header (4 bytes, little-endian), header (JSON), JPEG."""
+    if message.header.encoding != "jpeg":
+        return None
+    height, width = message.header.shape[:2]
+    header = json.dumps(
+        {
+            "t_ms": message.t_ns / 1e6,
+            "n": message.seq,
+            "width": width,
+            "height": height,
+            "dropped": message.data.get("dropped", 0),
+            "passed_ms": round((monotonic_ns() - message.t_ns) / 1e6, 1),
+        }
+    ).encode()
+    return len(header).to_bytes(4, "little") + header + message.payload
+
+
+def slim(data: dict[str, Any]) -> dict[str, Any]:
+    """An event without what no page shows: evidence may be long."""
+    told = {key: _short(value) for key, value in data.items() if key != "evidence"}
+    evidence = data.get("evidence")
+    if isinstance(evidence, dict):
+        posterior = evidence.get("posterior")
+        told["candidates"] = [
+            {key: row.get(key) for key in ("device_id", "name", "probability")}
+            for row in (posterior if isinstance(posterior, list) else [])[:TOP]
+            if isinstance(row, dict)
+        ]
+        for key in ("talker", "sound"):
+            if isinstance(evidence.get(key), dict):
+                told[key] = {k: evidence[key].get(k) for k in ("azimuth_deg", "sigma_deg")}
+        if isinstance(evidence.get("reason"), str):
+            told["reason"] = _short(evidence["reason"])
+    return told
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _LONG else value[:_LONG] + "…"
+    if isinstance(value, dict | list) and len(json.dumps(value, default=str)) > 4 * _LONG:
+        return None
+    return value
