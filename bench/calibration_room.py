@@ -32,7 +32,7 @@ from calibration.room_devices import (
     locate,
     plane_of_words,
 )
-from calibration.room_devices_seen import heard, held_marker, seen_from
+from calibration.room_devices_seen import heard, heard_knocks, held_marker, seen_from
 from calibration.room_frame import RoomFrame, WeakFrame, find_frame
 from dsp.errors import CheckFailed
 from recordings.camera_model import CameraModel
@@ -193,7 +193,7 @@ def _marker(errors: Errors, room: Scene) -> None:
     _judge(errors, room, around, [sighting], truth)
     assert errors.tried == errors_before + 1
     k = room.believed
-    ok, _, at = cv2.solvePnP(outline, pixels, k.matrix, k.distortion, flags=cv2.SOLVEPNP_IPPE_SQUARE)
+    ok, _, at = cv2.solvePnP(outline, pixels, k.matrix, k.distortion, flags=cv2.SOLVEPNP_IPPE)
     own = around.standpoints[0]
     if ok:
         errors.peer("cv2.solvePnP, same frame", own.rotation @ at.ravel() + own.centre_m, truth)
@@ -203,7 +203,7 @@ def _unit(v: Floats) -> Floats:
     return np.asarray(v / np.linalg.norm(v))
 
 
-def _sound(errors: Errors, room: Scene, places: int) -> None:
+def _sound(errors: Errors, room: Scene, places: int, kind: str) -> None:
     import dsp
     from bench.rooms import FS, Room, capsule_responses, record, speech
 
@@ -227,7 +227,8 @@ def _sound(errors: Errors, room: Scene, places: int) -> None:
     if len(points) < places:
         return
     rt60 = float(rng.uniform(0.3, 0.5))
-    dry = speech(rng, 4.0) if rng.uniform() < 0.5 else _fan(rng, 4.0)
+    make = {"voice": speech, "fan": _fan, "knocks": _knocks}[kind]
+    dry = make(rng, 4.0)
     sightings: list[Sighting] = []
     rays = []
     for point in points:
@@ -235,11 +236,13 @@ def _sound(errors: Errors, room: Scene, places: int) -> None:
         turn, place = room.microphone(point)
         # The simulation's microphone stands square in the room: the sound is turned into its own frame.
         simulated = Room(room.size, rt60, place)
-        capsules = record([capsule_responses(simulated, truth)], [dry], 30.0, rng)
+        capsules = record(
+            [capsule_responses(simulated, truth)], [dry], 50.0 if kind == "knocks" else 30.0, rng
+        )
         foa = dsp.convert(capsules, source="a", target="ambix")
         foa = turned(foa, turn.T)
         try:
-            sighting = heard(foa, FS, at, "sound")
+            sighting = (heard_knocks if kind == "knocks" else heard)(foa, FS, at, "sound")
         except CheckFailed as error:
             errors.tried += 1
             errors.refuse(str(error))
@@ -271,6 +274,17 @@ def _fan(rng: np.random.Generator, seconds: float) -> Floats:
     f = np.maximum(np.fft.rfftfreq(n, 1 / FS), 60.0)
     x = np.fft.irfft(spectrum * f ** (-4 / 6.02), n)
     return np.asarray(x / x.std())
+
+
+def _knocks(rng: np.random.Generator, seconds: float) -> Floats:
+    """Three knocks: bursts that fall by 60 dB in 10 ms."""
+    from bench.rooms import FS
+
+    x, n = np.zeros(int(seconds * FS)), int(0.01 * FS)
+    for start in (0.6, 1.7, 2.8):
+        at = int((start + rng.uniform(-0.1, 0.1)) * FS)
+        x[at : at + n] = rng.standard_normal(n) * 10 ** (-3 * np.arange(n) / n)
+    return x
 
 
 def _report(name: str, errors: Errors, spent: float) -> None:
@@ -305,8 +319,9 @@ def run(quick: bool) -> None:
         "plane": (_plane, 60 if quick else 300, 40),
         "two_views": (_two_views, 60 if quick else 300, 40),
         "marker": (_marker, 60 if quick else 300, 20),
-        "sound_2_places": (lambda e, s: _sound(e, s, 2), 12 if quick else 60, 60),
-        "sound_3_places": (lambda e, s: _sound(e, s, 3), 12 if quick else 60, 40),
+        "knocks_2_places": (lambda e, s: _sound(e, s, 2, "knocks"), 10 if quick else 60, 40),
+        "voice_2_places": (lambda e, s: _sound(e, s, 2, "voice"), 10 if quick else 60, 60),
+        "voice_3_places": (lambda e, s: _sound(e, s, 3, "voice"), 10 if quick else 60, 40),
     }
     for number, (name, (method, count, spent)) in enumerate(methods.items()):
         errors = Errors()

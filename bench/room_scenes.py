@@ -8,13 +8,14 @@ defines the room.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.board_render import Camera, rotation
+from bench.board_render import Camera, Renderer, rotation
 from calibration.board import Board
 from calibration.camera_detect import Detection
 from calibration.camera_fit import Observation, bow_of, fit_camera
@@ -26,8 +27,8 @@ from recordings.geometry import CV_FROM_AMBIX, rotation_from_yaw_pitch
 Floats = NDArray[np.float64]
 CORNER_PX, CLICK_PX = 0.3, 3.0
 MOUNT_TURN_DEG, MOUNT_ARM_M = 0.45, 0.009  # per axis: 0.74 degrees and 1.5 cm in the median
-# A3.
-BOARD = Board.charuco(12, 8, 0.032, 0.024, "5x5_50")
+# A3, with squares large enough for markers to be read from 2.4 m.
+BOARD = Board.charuco(7, 5, 0.055, 0.041, "4x4_50")
 
 
 def true_camera() -> CameraModel:
@@ -208,3 +209,65 @@ def device(rng: np.random.Generator, room: Scene, plane: str = "") -> tuple[Floa
 def angle_deg(a: Floats, b: Floats) -> float:
     """Degrees between two vectors."""
     return float(np.degrees(np.arctan2(np.linalg.norm(cross_matrix(a) @ b), a @ b)))
+
+
+# ------------------------------------------------------------------ pictures
+
+
+@lru_cache(maxsize=1)
+def _rays() -> Floats:
+    """(rows, columns, 3) of the true camera."""
+    camera = Camera.typical()
+    v, u = np.mgrid[0 : camera.height, 0 : camera.width].astype(np.float64)
+    x, y = camera.rays(u, v)
+    return np.stack([x, y, np.ones_like(x)], axis=-1)
+
+
+@lru_cache(maxsize=4)
+def _renderer(board: Board) -> Renderer:
+    return Renderer(board, Camera.typical(), noise=0.0)
+
+
+def picture(
+    room: Scene,
+    at: TruePlace,
+    devices: Sequence[Floats] = (),
+    held: tuple[Board, Floats, Floats] | None = None,
+) -> NDArray[np.uint8]:
+    """What the true camera sees from a place, grey: the box of the room, the board, devices as dark balls of
+    6 cm, and a board that is held (its rotation into the room, and its origin)."""
+    import cv2
+
+    rays = _rays() @ at.rotation.T
+    low = np.where(rays < -1e-9, (0.0 - at.centre) / np.minimum(rays, -1e-9), np.inf)
+    high = np.where(rays > 1e-9, (room.size - at.centre) / np.maximum(rays, 1e-9), np.inf)
+    to_wall = np.minimum(low, high)
+    axis = np.argmin(to_wall, axis=2)
+    far = np.take_along_axis(to_wall, axis[..., None], axis=2)[..., 0]
+    hit = at.centre + rays * far[..., None]
+    shade = np.choose(axis, [150.0, 165.0, 120.0])
+    floor = (axis == 2) & (hit[..., 2] < 0.01)
+    tiles = (np.floor(hit[..., 0] / 0.5) + np.floor(hit[..., 1] / 0.5)) % 2
+    image = np.where(floor, 105.0 + 14.0 * tiles, np.where(axis == 2, 190.0, shade))
+    for point in devices:
+        away = point - at.centre
+        along = np.maximum((rays @ away) / np.sum(rays**2, axis=2), 1e-6)
+        off = np.linalg.norm(at.centre + rays * along[..., None] - point, axis=2)
+        image = np.where(off < 0.03, 25.0, image)
+    image = cv2.GaussianBlur(image, (0, 0), 0.7)
+    boards = [(BOARD, room.place.rotation, room.place.origin(BOARD))] + ([held] if held else [])
+    for board, turn, origin in boards:
+        # Board to camera.
+        own, shift = at.rotation.T @ turn, at.rotation.T @ (origin - at.centre)
+        seen = _renderer(board).view(own, shift, np.random.default_rng(0), light=np.zeros(2)).grey
+        w, h = board.size_m
+        m = 0.45 * board.square_m
+        edge = np.array([[-m, -m, 0], [w + m, -m, 0], [w + m, h + m, 0], [-m, h + m, 0]])
+        outline = at.pixels(room.camera, edge @ turn.T + origin)
+        if not np.isfinite(outline).all():
+            continue
+        mask = np.zeros(image.shape, np.uint8)
+        cv2.fillConvexPoly(mask, np.rint(outline * 16).astype(np.int32), 1, shift=4)
+        image = np.where(mask > 0, seen.astype(np.float64), image)
+    noisy = image + 2.0 * room.rng.standard_normal(image.shape)
+    return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)

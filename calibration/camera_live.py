@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,9 +213,22 @@ def lines_of(guide: Guide) -> list[str]:
     return [*rows, f"→ {guide.said}"]
 
 
+class Looker(Protocol):
+    """What `run_live` feeds: `Guide`, or another that looks at pictures until it has enough."""
+
+    seen: int
+
+    @property
+    def enough(self) -> bool:
+        """Whether more pictures would add little."""
+
+    def look(self, grey: Grey, t_ns: int) -> bool:
+        """Look at one picture; True when it was kept."""
+
+
 def run_live(
     source: VideoSource,
-    guide: Guide,
+    guide: Looker,
     *,
     seconds: float | None = None,
     show: Callable[[], Any] | None = None,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from calibration.pose_command import pose
+from calibration.room_command import room
 from dsp.errors import CheckFailed, InputError
 
 calibrate = typer.Typer(
@@ -31,6 +32,7 @@ def register(app: typer.Typer) -> None:
     calibrate.command()(camera)
     calibrate.command()(pose)
     calibrate.command()(convert)
+    calibrate.add_typer(room)
     app.add_typer(calibrate, name="calibrate", rich_help_panel="Set up")
 
 

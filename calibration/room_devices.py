@@ -28,6 +28,8 @@ from recordings.camera_model import CameraModel
 CLICK_PX, HELD_M, PLANE_M, AIM_DEG = 3.0, 0.02, 0.01, 2.0
 """Usual sigmas: of a click, a marker held onto a device, a plane, and of pointing by hand."""
 
+LIFT_SIGMA_M = 0.02
+
 WITHIN_M = 0.10
 """Refused when the error is not within this at 95 %."""
 
@@ -315,10 +317,13 @@ def radius95(covariance: Floats) -> float:
     return float(np.sqrt(square / trace * quantile))
 
 
-def locate(around: Surroundings, sightings: Sequence[Sighting], within_m: float = WITHIN_M) -> Located:
+def locate(
+    around: Surroundings, sightings: Sequence[Sighting], within_m: float = WITHIN_M, lift_m: float = 0.0
+) -> Located:
     """The device's place from sightings, with its covariance, and why it cannot be stood for, if so.
 
-    within_m: refused when the error is not within this at 95 %. Raises InputError without sightings or for
+    within_m: refused when the error is not within this at 95 %. lift_m: how far above the spot that was
+    clicked the device is (its foot was clicked), known to 2 cm. Raises InputError without sightings or for
     sound without a microphone pose, CheckFailed when the sightings fix no point at all.
     """
     if not sightings:
@@ -350,6 +355,9 @@ def locate(around: Surroundings, sightings: Sequence[Sighting], within_m: float 
         )
     if dof >= 2:
         whole = whole * max(1.0, chi2 / dof)
+    if lift_m:
+        point = point + np.array([0.0, 0.0, lift_m])
+        whole[2, 2] += LIFT_SIGMA_M**2
     seen = _from_microphone(fit, point, whole)
     covariance = whole[:3, :3] + around.board.covariance_at(point)
     covariance = (covariance + covariance.T) / 2

@@ -79,9 +79,11 @@ def update_room(
 
 def read_section(path: str | PathLike[str], section: Section) -> dict[str, Any]:
     """One section of room.json. Raises InputError, with the command that makes it, when it is absent."""
+    command = {"frame": "frame", "devices": "device", "reverberation": "rt60"}[section]
+    if not Path(path).is_file():
+        raise InputError(f"no room result at {path}; `hearth calibrate room {command}` makes one")
     found = load(path, "room").result.get(section)
     if found is None:
-        command = {"frame": "frame", "devices": "device", "reverberation": "rt60"}[section]
         raise InputError(f"{path} has no section {section!r}; `hearth calibrate room {command}` measures it")
     if not isinstance(found, dict):
         raise InputError(f"{path}: {section!r} must be an object")

@@ -137,7 +137,7 @@ class Key:
 def sections() -> dict[str, str]:
     """Command -> its part of the page."""
     text = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
-    parts = re.split(r"^## hearth ([\w-]+(?: [\w-]+)?)$", text, flags=re.M)
+    parts = re.split(r"^## hearth ([\w-]+(?: [\w-]+)*)$", text, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
@@ -199,15 +199,21 @@ def _there(parent: str, result: dict[str, Any], entered: set[str]) -> bool:
     return name in entered and (name == parent or bool(result.get(name)))
 
 
+def all_commands(group: Any) -> dict[str, Any]:
+    """Every command by its words, below groups of groups too."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        below = hasattr(command, "commands")
+        found |= {f"{name} {n}": c for n, c in all_commands(command).items()} if below else {name: command}
+    return found
+
+
 def test_the_page_has_every_command_and_every_option():
     from typer.main import get_command
 
     from hearth import app
 
-    commands = {}
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        below = getattr(command, "commands", None)
-        commands.update({name: command} if below is None else {f"{name} {n}": c for n, c in below.items()})
+    commands = all_commands(get_command(app))
     assert set(sections()) == set(commands)
     for name, command in commands.items():
         text = sections()[name]

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -70,6 +71,12 @@ def test_help_is_a_table_of_contents(monkeypatch: pytest.MonkeyPatch):
     assert list(found) == list(PANELS), "panels stand in the order in which one needs them"
 
 
+def leaves(command: Any) -> list[Any]:
+    """The command, or those below it when it is a group, or a group of groups."""
+    below = getattr(command, "commands", None)
+    return [command] if below is None else [leaf for c in below.values() for leaf in leaves(c)]
+
+
 @pytest.mark.parametrize("command", [name for names in PANELS.values() for name in names])
 def test_every_command_has_help_for_itself_and_its_options(command: str):
     from typer.main import get_command
@@ -79,7 +86,7 @@ def test_every_command_has_help_for_itself_and_its_options(command: str):
     found = get_command(app).commands[command]  # type: ignore[attr-defined]
     assert found.help, "no docstring"
     # A command with commands of its own has no options; those below it have.
-    for part in getattr(found, "commands", {"": found}).values():
+    for part in leaves(found):
         assert part.help, f"{part.name} has no docstring"
         for parameter in part.params:
             assert getattr(parameter, "help", None), f"{part.name}: {parameter.name} has no help"
