@@ -12,6 +12,7 @@ which pyxdf (Lab Streaming Layer) removes jitter, by its own function where it i
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import soundfile
 from numpy.typing import NDArray
 
 from bench.device_clock import (
@@ -33,6 +35,7 @@ from bench.device_clock import (
     START_NS,
     Delivery,
     Device,
+    Heard,
     LiveRun,
     Lost,
     deliver,
@@ -46,8 +49,10 @@ from bench.figures import quick as short_form
 from recordings.audio_file import open_audio
 from recordings.clock_map import Gap, sound_clock
 from recordings.export_audio import export_audio
+from recordings.gap_place import Listen
 from recordings.timeline import AudioMap
 
+SHARED = Path(os.environ.get("HEARTH_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 _SEEDS = 20000
 _SECONDS = 600.0
 _SETTLED_S = 60.0
@@ -68,9 +73,16 @@ def _frames(count: int) -> NDArray[np.int64]:
     return np.arange(count) * BLOCK
 
 
-def _offline_ms(run: LiveRun) -> tuple[Floats, Any]:
+def _recordings() -> list[NDArray[np.float32]]:
+    """Real first-order recordings (music and talk in rooms), (frames, 4); played here at 48 kHz."""
+    folder = SHARED / "foa"
+    paths = [*sorted(folder.glob("jsambisonics-foa/*.ogg")), *sorted(folder.glob("jsambisonics-hoa3/*.ogg"))]
+    return [soundfile.read(path, dtype="float32", always_2d=True)[0][:, :4] for path in paths]
+
+
+def _offline_ms(run: LiveRun, listen: Listen | None = None) -> tuple[Floats, Any]:
     """Error of the finished episode's map at each block, and the clock."""
-    found = sound_clock(timeline_lines(run), FS)
+    found = sound_clock(timeline_lines(run), FS, listen=listen)
     frames = _frames(len(run.t_ns))
     where = AudioMap(found.pieces, FS)
     return (where.time_ns(frames) - START_NS - run.delivery.true_ns(frames)) / 1e6, found
@@ -198,7 +210,11 @@ def losses(count: int, inside_blocks: bool) -> None:
     """Ten minutes with five losses of 480 frames to 1 s, every second one with a flag."""
     kind = "losses inside blocks" if inside_blocks else "losses"
     first = _SEEDS + (2000 if inside_blocks else 1000)
+    recordings = _recordings()
+    if not recordings:
+        note("no real recordings (HEARTH_SHARED_DATA): losses are placed by arrivals alone")
     lengths: list[int] = []
+    by_arrivals: list[int] = []
     flagged_place: list[int] = []
     silent_place: list[int] = []
     live_length: list[int] = []
@@ -208,7 +224,9 @@ def losses(count: int, inside_blocks: bool) -> None:
     for seed in range(first, first + count):
         delivery = draw(seed, _SECONDS, 5, inside_blocks)
         run = live(delivery)
-        error, clock = _offline_ms(run)
+        heard = Heard(recordings[seed % len(recordings)], delivery).read if recordings else None
+        error, clock = _offline_ms(run, heard)
+        deaf = sound_clock(timeline_lines(run), FS).gaps
         fitted, _ = _regression(delivery)
         ppm.append(abs(float(clock.summary["drift_ppm"]) - delivery.device.mean_ppm(_SECONDS)))
         gaps, events = list(clock.gaps), list(run.events)
@@ -229,6 +247,8 @@ def losses(count: int, inside_blocks: bool) -> None:
             lengths.append(abs(gap.lost_frames - loss.frames))
             pulls.append(lengths[-1] / max(gap.sigma_frames, 0.5))
             (flagged_place if loss.flagged else silent_place).append(abs(gap.file_frame - loss.place))
+            if not loss.flagged and (before := _near(deaf, loss)) is not None:
+                by_arrivals.append(abs(before.file_frame - loss.place))
             after = max(gap.index, -(-loss.place // BLOCK))
             click.append(np.abs(error[after : after + 500]))
             click_peer.append(np.abs(fitted[after : after + 500]))
@@ -251,6 +271,8 @@ def losses(count: int, inside_blocks: bool) -> None:
     share = float(np.mean(place <= limit))
     figure(f"{kind}: place without a flag within {limit} frames", share, "of found", ">=", 0.95)
     peer(f"{kind}: place without a flag, p95", float(np.quantile(place, 0.95)) / FS * 1e3, "ms (ours)")
+    share = float(np.mean(np.array(by_arrivals) <= limit))
+    peer(f"{kind}: place without a flag within {limit} frames, by arrivals alone", share, "of found")
     figure(f"{kind}: gaps offline where none was", false, "in all", "==", 0)
     every = np.concatenate(click)
     figure(

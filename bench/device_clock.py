@@ -206,6 +206,21 @@ def live(delivery: Delivery) -> LiveRun:
     return LiveRun(delivery, t_ns, first, lost, events, stamper.state)
 
 
+class Heard:
+    """The sound of a delivery: a real recording, back and forth, of which the lost frames are missing."""
+
+    def __init__(self, recording: NDArray[np.float32], delivery: Delivery) -> None:
+        """recording: (frames, channels)."""
+        self._recording, self._delivery = recording, delivery
+
+    def read(self, start: int, count: int) -> NDArray[np.float32]:
+        """(count, channels) from a delivered frame on."""
+        frames = self._delivery.device_frame(np.arange(start, start + count)).astype(np.int64)
+        length = len(self._recording)
+        turned = frames % (2 * length)
+        return self._recording[np.where(turned < length, turned, 2 * length - 1 - turned)]
+
+
 def timeline_lines(run: LiveRun) -> list[dict[str, Any]]:
     """The lines that the episode's writer makes of a live run."""
     lines: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from recordings.clock_fit import Envelope, Floats, edge_of, fit_envelope
 from recordings.clock_steps import Step, find_steps, host_delays
+from recordings.gap_place import Listen, loss_place
 from recordings.storage import write_atomic
 from recordings.timeline import Line, TimelineWriter, encode_line
 
@@ -27,6 +28,7 @@ _NEAR_S = 30.0  # the length of a gap is judged by so much sound on either side
 _FOUND_LATER_S = 10.0  # the live clock tells of a loss at most so long after it
 _OFFSET_SIGMA, _GAP_SIGMA = 1.2, 2.0  # edges to sigma; found in simulation (tests)
 _IMPOSSIBLE_PPM = 1000.0  # sound cards are within 100 ppm, bad ones within 300
+_HIDDEN_S = 0.15  # a loss may lie so long behind the first block that arrivals allow
 _SAME_S = 1e-6  # a correction below a microsecond is none: 1/20 of a frame
 METHOD = "line under the arrivals of each gap-free segment, one rate (recordings.clock_fit)"
 
@@ -54,9 +56,12 @@ class SoundClock:
     gaps: list[Gap] = field(default_factory=list)
 
 
-def sound_clock(lines: Sequence[Line], rate_hz: int, *, mixed: bool = False) -> SoundClock:
+def sound_clock(
+    lines: Sequence[Line], rate_hz: int, *, mixed: bool = False, listen: Listen | None = None
+) -> SoundClock:
     """The clock of the sound of a timeline whose streams are closed. mixed: a sound server lies between; its
-    buffers grow for good by some milliseconds when programs come and go, which is no loss of sound."""
+    buffers grow for good by some milliseconds when programs come and go, which is no loss of sound. listen:
+    reads the sound; with it the place of a loss that nobody told of is found to the block."""
     lines = [line for line in lines if line["type"] != "clock"]
     blocks = _Blocks.of(lines, rate_hz)
     summary: dict[str, Any] = {
@@ -70,7 +75,7 @@ def sound_clock(lines: Sequence[Line], rate_hz: int, *, mixed: bool = False) -> 
     }
     if blocks is None or len(blocks.x) < _FEWEST_BLOCKS or blocks.x[-1] - blocks.x[0] < _SHORTEST_S:
         return SoundClock([], lines, summary)
-    found = _Clock(blocks, rate_hz, mixed)
+    found = _Clock(blocks, rate_hz, mixed, listen)
     summary.update(found.summary())
     if abs(summary["drift_ppm"]) > _IMPOSSIBLE_PPM:
         # No crystal is so wrong. Sound that is lost again and again looks like this, and so does a source
@@ -87,13 +92,13 @@ def sound_clock(lines: Sequence[Line], rate_hz: int, *, mixed: bool = False) -> 
 
 
 def write_sound_clock(
-    folder: Path, lines: Sequence[Line], rate_hz: int, *, mixed: bool = False
+    folder: Path, lines: Sequence[Line], rate_hz: int, *, mixed: bool = False, listen: Listen | None = None
 ) -> dict[str, Any]:
     """Put the "clock" lines and corrected gap lines into the timeline of an episode that is being finished;
     gives `clocks` of checks.json. Raises StorageError."""
     from recordings.episode import TIMELINE
 
-    found = sound_clock(lines, rate_hz, mixed=mixed)
+    found = sound_clock(lines, rate_hz, mixed=mixed, listen=listen)
     path = folder / TIMELINE
     if found.changed or len(found.lines) != len(lines):
         write_atomic(path, b"".join(encode_line(line) for line in found.lines + found.pieces))
@@ -242,9 +247,13 @@ class _Blocks:
 class _Clock:
     """Steps, lines and gaps of the blocks."""
 
-    def __init__(self, blocks: _Blocks, rate_hz: int, mixed: bool = False) -> None:
+    def __init__(
+        self, blocks: _Blocks, rate_hz: int, mixed: bool = False, listen: Listen | None = None
+    ) -> None:
         self.b, self.rate, self.mixed = blocks, float(rate_hz), mixed
         steps = self._steps()
+        if listen is not None and not blocks.exact:
+            steps = self._heard(steps, listen)
         self.section, kept, losses = _sections(len(blocks.x), steps)
         self.line: Envelope = fit_envelope(blocks.x[kept], blocks.late[kept], self.section[kept])
         self.offsets = self._without_host_delay(losses)
@@ -267,6 +276,21 @@ class _Clock:
                 if after.min() - before.min() > 0.5 * lost / self.rate:
                     steps.append(Step(index, lost / self.rate, bool(b.flagged[index])))
         return sorted(steps, key=lambda step: step.index)
+
+    def _heard(self, steps: list[Step], listen: Listen) -> list[Step]:
+        """Losses that the host did not tell of are placed where the sound breaks, if it does."""
+        starts = self.b.file_frame
+        # Arrivals tell the first block that may be behind a loss; a late one hides the rest.
+        ahead = max(int(_HIDDEN_S * self.rate / self.b.usual_frames), 2)
+        placed: list[Step] = []
+        for step, following in zip(steps, [*steps[1:], None], strict=True):
+            first = max(step.index - 2, placed[-1].index + 1 if placed else 1)
+            end = min(step.index + ahead + 1, len(starts) if following is None else following.index)
+            if not step.flagged and step.size_s > 0:
+                found = loss_place(listen, starts[first:end].tolist())
+                step = step if found is None else replace(step, index=first + found)
+            placed.append(step)
+        return placed
 
     def _match(self, steps: Sequence[Step | Gap], index: int) -> int | None:
         """The loss that the live clock placed at block `index`: the nearest within what it may be off."""

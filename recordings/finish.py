@@ -66,7 +66,8 @@ def complete(
         )
     checks: dict[str, Any] = {"hearth_checks": 1, "interrupted": interrupted}
     rate_hz = episode.original.rate if found else 0
-    clocks = write_sound_clock(folder, episode.timeline(), rate_hz, mixed=_is_mixed(episode))
+    listen = episode.original.read if found else None
+    clocks = write_sound_clock(folder, episode.timeline(), rate_hz, mixed=_is_mixed(episode), listen=listen)
     episode = Episode.open(folder)
     doa = make_release(episode)
     if doa:
