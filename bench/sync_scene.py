@@ -1,7 +1,7 @@
 """Flashes and beeps as a camera and a microphone would record them, with known offset and drift.
 
-Nothing is handed to the estimator but pictures (uint8, through exposure row by row, noise and gamma) and sound
-(through a room, the way through the air, noise).
+Nothing is handed to the estimator but pictures (uint8, through exposure row by row, noise and gamma) and
+sound (through a room, the way through the air, noise).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import typer
 
 from calibration.pose_command import pose
 from calibration.room_command import room
+from calibration.sync_command import sync
 from dsp.errors import CheckFailed, InputError
 
 calibrate = typer.Typer(
@@ -31,6 +32,7 @@ def register(app: typer.Typer) -> None:
     calibrate.command()(board)
     calibrate.command()(camera)
     calibrate.command()(pose)
+    calibrate.command()(sync)
     calibrate.command()(convert)
     calibrate.add_typer(room)
     app.add_typer(calibrate, name="calibrate", rich_help_panel="Set up")

@@ -7,9 +7,10 @@ and the sound of the same event is stamped  y = v + offset + drift * (v - refere
 So a partly lit picture is a measurement of v, a dark and a lit one are limits of it (a regression that is
 censored at both ends: Rosett and Nelson, 1975). Stamps have noise; so have shares and sounds.
 
-Unknown besides offset and drift: exposure, readout, noise of the stamps, length of the flash. The posterior is
-drawn by an ensemble sampler, with the moves of Goodman and Weare (2010) and of ter Braak (2006) in turn: limits
-make it anything but Gaussian, and exposure and readout that nobody knows must widen it. All times here are in ms.
+Unknown besides offset and drift: exposure, readout, noise of the stamps, length of the flash. The posterior
+is drawn by an ensemble sampler, with the moves of Goodman and Weare (2010) and of ter Braak (2006) in turn:
+limits make it anything but Gaussian, and exposure and readout that nobody knows must widen it. All times
+here are in ms.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Observations:
 
     stamp_ms: (n,) stamp of the picture. sound_ms: (n,) stamp of its event's sound. event: (n,) number of the
     event. is_off: (n,) the edge at which the light goes off. share, noise, rho: (n, bands). sound_sigma_ms:
-    (n,). reference_ms: where the offset is given. interval_ms: between pictures. coarse: (n,) shares that only
-    say that the edge fell into the exposure (clipped pixels).
+    (n,). reference_ms: where the offset is given. interval_ms: between pictures. coarse: (n,) shares that
+    only say that the edge fell into the exposure (clipped pixels).
     """
 
     stamp_ms: Floats
@@ -127,9 +128,9 @@ class Model:
         washed = used & bright & seen.coarse[:, None]
         self.kind[washed] = np.broadcast_to(np.where(seen.is_off[:, None], DARK, LIT), share.shape)[washed]
         self.slack = np.where(washed, 1.0, slack)
-        self.half_less = 0.5 - share
-        # Reflections, the display's own rise and a camera's tone curve bend shares by a few per cent.
-        self.noise = np.hypot(noise, 0.02)
+        self.share = share
+        # Reflections, the display's own rise and a camera's tone curve bend shares a little.
+        self.noise = np.hypot(noise, 0.012)
         self.rho = np.where(used, seen.rho, 0.0)
         self.elapsed = (seen.sound_ms - seen.reference_ms) * 1e-6  # times ppm gives ms
 
@@ -138,9 +139,9 @@ class Model:
         seen = self.seen
         return np.asarray(
             log_likelihood(
-                np.ascontiguousarray(theta), seen.sound_ms - seen.stamp_ms, self.elapsed, seen.is_off, seen.event,
-                seen.sound_sigma_ms, seen.band_height, self.kind, self.half_less, self.noise, self.slack,
-                self.rho, self.events, on_only,
+                np.ascontiguousarray(theta), seen.sound_ms - seen.stamp_ms, self.elapsed, seen.is_off,
+                seen.event, seen.sound_sigma_ms, seen.band_height, self.kind, self.share, self.noise,
+                self.slack, self.rho, self.events, on_only,
             )
         )  # fmt: skip
 
@@ -213,8 +214,9 @@ def sample(
 
 
 def _start(model: Model, rng: np.random.Generator) -> Floats:
-    """The likeliest of a grid of guesses: first by the edges where light comes on, then drift and length of the
-    flash. Its modes are many (a grid of brackets), so that walkers from anywhere would stay where they are."""
+    """The likeliest of a grid of guesses: first by the edges where light comes on, then drift and length of
+    the flash. Its modes are many (a grid of brackets), so that walkers from anywhere would stay where they
+    are."""
     p, interval = model.priors, model.seen.interval_ms
     exposures = [0.04 * interval, 0.12 * interval, 0.3 * interval, 0.6 * interval, 0.9 * interval]
     readouts = [0.0, 0.3 * interval, 0.6 * interval, 0.9 * interval]

@@ -1,4 +1,4 @@
-"""The inner loop of `calibration.sync_fit`: the likelihood of shares of light, for many parameters at once."""
+"""The inner loop of `calibration.sync_fit`: the likelihood of shares of light, for many draws at once."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ def _log_between(a: float, b: float) -> float:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def edge_place(share: float, wide: float, narrow: float) -> tuple[float, float]:
+    """Where an edge is, against the middle of the exposure of the band's middle row, that leaves this lit
+    share, and how far it moves per share. wide, narrow: exposure and the time in which the shutter passes
+    the band (the larger first), both of which spread the share."""
+    less = min(share, 1.0 - share)
+    bend = 0.5 * narrow / wide  # below this share, only a part of the band is lit at all
+    if less < bend:
+        less = max(less, 1e-4)
+        x = math.sqrt(2.0 * less * narrow * wide)
+        slope = math.sqrt(0.5 * narrow * wide / less)
+    else:
+        x = less * wide + 0.5 * narrow
+        slope = wide
+    place = 0.5 * (wide + narrow) - x
+    return (place if share < 0.5 else -place), slope
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def log_likelihood(
     theta: Floats,
     late: Floats,
@@ -47,17 +65,17 @@ def log_likelihood(
     sound_sigma: Floats,
     band_height: Floats,
     kind: Any,
-    half_less: Floats,
+    share: Floats,
     share_noise: Floats,
     slack: Floats,
     rho: Floats,
     events: int,
     on_only: bool,
 ) -> Floats:
-    """(walkers, events). theta: (walkers, 6) as `sync_fit.NAMES`. Per picture of an edge (n,): late, the sound's
-    stamp less the picture's; elapsed, ms per ppm of drift; is_off; event; sound_sigma; band_height. Per band of
-    it (n, bands): kind, half_less (0.5 - share), share_noise, slack (of a share that counts as none or all),
-    rho. Times in ms.
+    """(walkers, events). theta: (walkers, 6) as `sync_fit.NAMES`. Per picture of an edge (n,): late, the
+    sound's stamp less the picture's; elapsed, ms per ppm of drift; is_off; event; sound_sigma; band_height.
+    Per band of it (n, bands): kind, share, share_noise, slack (of a share that counts as
+    none or all), rho. Times in ms.
     """
     out = np.zeros((theta.shape[0], events))
     for w in range(theta.shape[0]):
@@ -70,30 +88,30 @@ def log_likelihood(
             if is_off[i]:
                 u += flash
             smear = band_height[i] * abs(readout)
-            width = max(exposure, smear)
-            bent = 0.15 * min(exposure, smear)  # of a share near 0 or 1, which band and exposure both round
-            reach = 0.5 * (exposure + smear)
+            wide, narrow = max(exposure, smear), max(min(exposure, smear), 1e-6)
             weights, total, squares = 0.0, 0.0, 0.0
             low, high = -math.inf, math.inf
             for b in range(kind.shape[1]):
                 at = rho[i, b] * readout
                 if kind[i, b] == PARTIAL:
-                    own = at + width * half_less[i, b]
-                    weight = 1.0 / ((width * share_noise[i, b]) ** 2 + bent * bent)
+                    place, slope = edge_place(share[i, b], wide, narrow)
+                    own = at + place
+                    weight = 1.0 / (slope * share_noise[i, b]) ** 2
                     weights += weight
                     total += weight * own
                     squares += weight * own * own
                 elif kind[i, b] == DARK:
-                    low = max(low, at + reach - slack[i, b] * exposure)
+                    low = max(low, at + edge_place(slack[i, b], wide, narrow)[0])
                 elif kind[i, b] == LIT:
-                    high = min(high, at - reach + slack[i, b] * exposure)
+                    high = min(high, at - edge_place(slack[i, b], wide, narrow)[0])
             variance = stamp_noise * stamp_noise + sound_sigma[i] * sound_sigma[i]
             if weights > 0.0:
                 mean = total / weights
                 spread = max(squares - total * mean, 0.0)
                 variance += 1.0 / weights
-                value = math.log(width) - 0.5 * (
-                    (u - mean) ** 2 / variance + math.log(2.0 * math.pi * variance) + spread
+                # The density of the shares, but for what does not depend on the parameters.
+                value = -0.5 * (
+                    (u - mean) ** 2 / variance + math.log(2.0 * math.pi * variance * weights) + spread
                 )
             else:
                 sigma = math.sqrt(variance)

@@ -1,9 +1,9 @@
 """Flashes in pictures: how much of the light each row of each picture caught around their edges.
 
-A picture is kept as a grid of linear light (`LightLog`), so that a part of the exposure is a part of the value.
-Around each flash the grid gives, per picture and band of rows, the lit share of the exposure: 0 before it, 1
-within it, between in a picture whose exposure the edge falls into. What lamps do meanwhile (flicker, automatic
-exposure) is taken out with parts of the same rows that the flash does not reach.
+A picture is kept as a grid of linear light (`LightLog`), so that a part of the exposure is a part of the
+value. Around each flash the grid gives, per picture and band of rows, the lit share of the exposure: 0
+before it, 1 within it, between in a picture whose exposure the edge falls into. What lamps do meanwhile
+(flicker, automatic exposure) is taken out with parts of the same rows that the flash does not reach.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class Flash:
     """A flash: seconds of the picture that first showed half of it and about how long it lasted; its edges
     (off is None where the fall could not be followed).
 
-    rows: (bands,) where the bands are, -0.5 (top of the picture) to 0.5; band_height the part of the picture's
-    height that a band covers. columns: mean column 0..1. rise: sqrt-linear height. clipped: only pixels that
-    the flash drives into saturation were there, so that a lit share is too large.
+    rows: (bands,) where the bands are, -0.5 (top of the picture) to 0.5; band_height the part of the
+    picture's height that a band covers. columns: mean column 0..1. rise: sqrt-linear height. clipped: only
+    pixels that the flash drives into saturation were there, so that a lit share is too large.
     """
 
     time_s: float
@@ -118,8 +118,8 @@ class Flash:
 
 
 def find_flashes(log: LightLog, times_s: ArrayLike, min_rise: float = MIN_RISE) -> list[Flash]:
-    """Flashes of a log: parts of the picture that were steady, rise within three pictures and fall back within
-    0.7 s. times_s: (m,) seconds of the pictures, increasing.
+    """Flashes of a log: parts of the picture that were steady, rise within three pictures and fall back
+    within 0.7 s. times_s: (m,) seconds of the pictures, increasing.
 
     Raises InputError when times and pictures are not equally many.
     """
@@ -185,7 +185,7 @@ def _flash(log: LightLog, times: Floats, k: int, quiet: int, longest: int, min_r
     lit &= falls
     if not lit.any():
         return None
-    lit &= height > 0.3 * float(height[lit].max())
+    lit &= height > 0.5 * float(height[lit].max())
     clipped = log.clipped(first, last)[at : at + 2].max(axis=0)
     clear = lit & (clipped < 0.01)
     # Cells beside a lamp that is too bright are lit by it as well, and are not clipped.
@@ -243,7 +243,7 @@ def _edges(
     good &= plateau_on > 0
     if not good.any():
         return None
-    noise = np.hypot(quiet_noise[good] / plateau_on[good], 0.01)
+    noise = np.hypot(quiet_noise[good] / plateau_on[good], 0.005)
     start = max(0, on - 3)
     frames = np.arange(start, max(on + 2, int(within[0]) + 1))
     edge_on = Edge((frames + first).astype(np.intp), sums[frames][:, good] / plateau_on[good], noise)
@@ -274,6 +274,8 @@ def _edges(
 def _bands(lit: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
     """Rows with lit cells in groups of about equal height."""
     rows = np.flatnonzero(lit.any(axis=1))
+    if len(rows) >= 5:  # the outermost are lit in a part of their height only, nobody knows which
+        rows = rows[1:-1]
     span = int(rows[-1] - rows[0] + 1)
     edges = np.linspace(rows[0], rows[-1] + 1, max(1, round(span / BAND_ROWS)) + 1)
     groups = [rows[(rows >= a) & (rows < b)] for a, b in pairwise(edges)]
@@ -298,4 +300,6 @@ def _lamp(light: Floats, n_before: int, height: Floats) -> Floats:
     mean = level[:n_before].mean(axis=0)
     known = mean > 0.02 * max(float(mean.max()), 1e-9)
     lamp[:, known] = level[:, known] / mean[known]
+    if float(lamp[:n_before].std(axis=0).mean()) < 0.01:
+        return np.ones((n, ROWS))  # it is steady: better not to touch what the flash lights a little as well
     return np.asarray(np.clip(lamp, 0.2, 5.0))

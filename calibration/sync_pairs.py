@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True)
 class Pairing:
     """pairs: (n, 2) index of flash and of beep. shift_s, drift: beep = flash + shift + drift (flash - first).
-    second: how many pairs the best other shift has, and second_s that shift; rate: words for a rate that would
-    fit far better, "" when none does."""
+    second: how many pairs the best other shift has, and second_s that shift; rate: words for a rate that
+    would fit far better, "" when none does."""
 
     pairs: NDArray[np.intp]
     shift_s: float
@@ -37,8 +37,8 @@ class Pairing:
 
 
 def pair_up(flashes_s: Floats, beeps_s: Floats, search_s: float, slack_s: float) -> Pairing:
-    """flashes_s, beeps_s: sorted seconds on one clock. search_s: the largest shift. slack_s: how far a beep may
-    be from where a flash wants it (a frame interval: flashes are only known to that here)."""
+    """flashes_s, beeps_s: sorted seconds on one clock. search_s: the largest shift. slack_s: how far a beep
+    may be from where a flash wants it (a frame interval: flashes are only known to that here)."""
     best = _vote(flashes_s, beeps_s, search_s, slack_s)
     least = min(len(flashes_s), len(beeps_s))
     rate = ""

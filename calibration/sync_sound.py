@@ -1,9 +1,9 @@
 """Beeps in sound: when their direct sound begins.
 
-Three kinds. `find_chirps`: the chirp of our own page, by its matched filter, of which the first peak counts and
-not the largest. `find_tones`: any tone, whose beginning is the change of variance that is most likely (Maeda,
-1985; the AIC picker of seismology). `find_claps`: the same for anything sudden. All give the first arrival,
-which a room's echoes do not move.
+Three kinds. `find_chirps`: the chirp of our own page, by its matched filter, of which the first peak counts
+and not the largest. `find_tones`: any tone, whose beginning is the change of variance that is most likely
+(Maeda, 1985; the AIC picker of seismology). `find_claps`: the same for anything sudden. All give the first
+arrival, which a room's echoes do not move.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHIRP_S, CHIRP_LOW_HZ, CHIRP_HIGH_HZ, CHIRP_TAPER_S = 0.08, 1500.0, 6500.0, 0.02
 """The page's beep: a linear chirp with raised cosine ends; `sync_show.html` makes the same from these."""
 
 SIGMA_CHIRP_MS, SIGMA_TONE_MS, SIGMA_CLAP_MS, SIGMA_LENGTH_MS = 0.02, 0.04, 0.3, 0.5
-SIGMA_ALL_MS = {"screen": 0.03, "light": 0.06, "clap": 0.3}
+SIGMA_ALL_MS = {"screen": 0.03, "light": 0.08, "clap": 0.3}
 """What the beginnings of all beeps may have in common: an onset that is picked a little late."""
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,8 @@ class Beep:
 
 
 def chirp(fs: float, delay_s: float = 0.0) -> Floats:
-    """The page's beep as samples (n,), peak 1, beginning delay_s (less than a sample or more) after the first."""
+    """The page's beep as samples (n,), peak 1, beginning delay_s (less than a sample or more) after the
+    first."""
     t = np.arange(round((CHIRP_S + delay_s) * fs) + 1) / fs - delay_s
     rate = (CHIRP_HIGH_HZ - CHIRP_LOW_HZ) / CHIRP_S
     inside = (t >= 0) & (t <= CHIRP_S)
@@ -102,7 +103,8 @@ def _first_peak(envelope: Floats, top: int, fs: float) -> float:
 
 
 def find_tones(x: Floats, fs: float, near_s: list[float], search_s: float) -> list[Beep]:
-    """Beeps of one tone within search_s of the given times (seconds): the one that rises most at all of them."""
+    """Beeps of one tone within search_s of the given times (seconds): the one that rises most at all of
+    them."""
     from recordings.av_offset import tone_hz
 
     # That looks half a second to both sides of each time.
@@ -123,7 +125,8 @@ def find_tones(x: Floats, fs: float, near_s: list[float], search_s: float) -> li
     wanted = np.zeros(len(mid), bool)
     for t in near_s:
         wanted |= np.abs(mid * hop / fs - t) < search_s + 0.05
-    # A beep is about as loud as the others; what rises by more than 6 dB but is far weaker is an echo or a word.
+    # A beep is about as loud as the others; what rises by more than 6 dB but is far weaker is an echo or a
+    # word.
     peaks = [float(after[np.abs(mid * hop / fs - t) < search_s].max(initial=0.0)) for t in near_s]
     loud = after > 0.1 * float(np.median(peaks))
     found: list[Beep] = []
@@ -167,8 +170,8 @@ def tone_length(
 ) -> float | None:
     """How long the tones last (seconds), all of them being equal; None where their end is not clear.
 
-    Where a tone ends, its complex envelope jumps by as much as where it began, even when echoes keep its size up:
-    the squares of that jump are added over all tones, counted from their beginnings.
+    Where a tone ends, its complex envelope jumps by as much as where it began, even when echoes keep its
+    size up: the squares of that jump are added over all tones, counted from their beginnings.
     """
     lags = np.arange(round((expect_s - slack_s) * fs), round((expect_s + slack_s) * fs))
     width = round(0.004 * fs)
@@ -237,8 +240,9 @@ def _high_pass(x: Floats, fs: float, low_hz: float) -> Floats:
 
 
 def _pick(x: Floats, fs: float, near_s: float, before_s: float, after_s: float) -> float | None:
-    """Beginning of sound near a time: the split of a stretch into two of constant variance that is most likely,
-    looked for once coarsely and once around the first find. Seconds, or None at the ends of the sound."""
+    """Beginning of sound near a time: the split of a stretch into two of constant variance that is most
+    likely, looked for once coarsely and once around the first find. Seconds, or None at the ends of the
+    sound."""
     at = near_s
     for back, ahead in ((before_s, after_s + 0.004), (0.012, after_s)):
         first, last = round((at - back) * fs), round((at + ahead) * fs)
