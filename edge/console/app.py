@@ -45,7 +45,7 @@ FILES = {
 MOST_PAGES = 8
 TEXTS = 40  # that wait for one page, 1 to 2 s; one that is further behind is told everything anew
 IN_FLIGHT = 2  # pictures sent and not yet drawn
-GATHER_S = 0.02  # between two texts: what comes together goes together
+GATHER_S = 0.03  # what comes together goes together; a direction goes at once, and takes along what waits
 IDLE_S = 5.0  # after the last page went
 COMMAND_S = 20.0
 LONGEST_TEXT = 4096  # from a page
@@ -204,8 +204,10 @@ class Hub:
         self._picture = None
         self.feed.watch(False)
 
-    def _changed(self) -> None:
-        if not self._due:  # a race only costs one look too many
+    def _changed(self, at_once: bool) -> None:
+        if at_once:
+            self._loop.call_soon_threadsafe(self._tell)
+        elif not self._due:  # a race only costs one look too many
             self._due = True
             self._loop.call_soon_threadsafe(self._loop.call_later, GATHER_S, self._tell)
 

@@ -31,12 +31,12 @@ _LONG = 400  # characters of a text in an event
 class Feed:
     """Follows a rig's stream in threads of its own.
 
-    changed: called, in such a thread, when `take` has something; picture: with each new picture (None: there
-    is none to show). `watch` says whether anybody looks.
+    changed(at_once): called, in such a thread, when `take` has something, at_once for a direction.
+    picture: called with each new picture; None: there is none to show. `watch` says whether anybody looks.
     """
 
     def __init__(
-        self, stream: str, eye: Eye, changed: Callable[[], None], picture: Callable[[bytes | None], None]
+        self, stream: str, eye: Eye, changed: Callable[[bool], None], picture: Callable[[bytes | None], None]
     ) -> None:
         self._stream, self._eye = stream, eye
         self._changed, self._picture = changed, picture
@@ -92,7 +92,7 @@ class Feed:
         with self._lock:
             self._known |= known
             self._pending |= known
-        self._changed()
+        self._changed(False)
 
     # ------------------------------------------------------------------ the reading threads
 
@@ -135,7 +135,7 @@ class Feed:
             self._turned(bool(message.data.get("muted")), message.t_ns)
         elif name == "health":
             self._link("live")
-        self._changed()
+        self._changed(False)
 
     def _set(self, name: str, value: Any) -> None:
         self._known[name] = self._pending[name] = value
@@ -169,7 +169,7 @@ class Feed:
         if name == "video":
             self._picture(as_picture(message))
         else:
-            self._changed()
+            self._changed(name == "doa")
 
     def _direction(self, message: Message) -> dict[str, Any]:
         doa = {

@@ -77,6 +77,7 @@ export class Picture {
         this.context.drawImage(image, 0, 0);
         this.plate.hidden = true;
         this.shown += 1;
+        this.canvas.dataset.shown = this.shown;
         this.lastMs = header.t_ms;
         this.ages.push(this.link.now() - header.t_ms);
         if (this.ages.length > 60) this.ages.shift();

@@ -208,7 +208,7 @@ def test_what_a_page_is_told_and_that_nothing_piles_up() -> None:
     }
     with Publisher("tcp://127.0.0.1:0") as publisher:
         publisher.publish("state", 1, data={"muted": False, "light": "ready"})
-        feed = Feed(publisher.address, Eye(None), lambda: None, pictures.append)
+        feed = Feed(publisher.address, Eye(None), lambda at_once: None, pictures.append)
         try:
             feed.watch(True)
             until(lambda: feed.snapshot()["state"])

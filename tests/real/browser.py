@@ -48,7 +48,9 @@ class Browser:
             port = self._port(profile / "DevToolsActivePort")
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/json", timeout=10) as answer:
                 page = next(p for p in json.load(answer) if p["type"] == "page")
-            self._socket = connect(page["webSocketDebuggerUrl"], max_size=None, compression=None, proxy=None)
+            link = connect(page["webSocketDebuggerUrl"], max_size=None, compression=None, proxy=None)
+            self._open = contextlib.ExitStack()
+            self._socket = self._open.enter_context(link)
         except BaseException:
             self._process.kill()
             self._process.wait()
@@ -63,7 +65,7 @@ class Browser:
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(Exception):
-            self._socket.close()
+            self._open.close()
         self._process.terminate()
         try:
             self._process.wait(5)
