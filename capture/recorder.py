@@ -138,6 +138,11 @@ class Recorder:
         return self._writer
 
     @property
+    def waiting(self) -> dict[str, int]:
+        """How many blocks or pictures of each stream wait to be written."""
+        return {s.name.removeprefix("recorder "): s.depth for s in self._subscriptions}
+
+    @property
     def seconds(self) -> float:
         """Length of the sound so far, gaps included."""
         return 0.0 if self._first is None else (self._end_ns - self._first.t_ns) / 1e9

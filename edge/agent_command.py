@@ -22,20 +22,28 @@ def agent(
     recogniser: Annotated[
         str, typer.Option(help="whisper, whisper:FOLDER, or package.module:function of your own")
     ] = "whisper",
+    log: Annotated[
+        str, typer.Option(help="form of the log lines on stderr: auto, human, journal, json")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout at the end")] = False,
 ) -> None:
     """Hear requests on the stream, declare the device that is meant, switch it, and say so."""
+    from capture.service_manager import ServiceManager
     from edge.agent.agent import Agent
     from edge.agent.trace import Trace
     from edge.perception.speech import check_recogniser, load_recogniser
     from edge.perception.wording import sentences
+    from edge.service import logs
     from edge.stream import Client
 
+    logs.set_up(log)
+    manager = ServiceManager.of_environment()
     answers = []
     check_recogniser(recogniser)
     with Client(stream, commands, streams=["foa24"]) as client, Trace(trace) as steps:
         names = [str(device.get("name", "")) for device in client.command("home.describe")["devices"]]
-        listener = Agent(client, load_recogniser(recogniser, sentences(names)), steps)
+        heard = load_recogniser(recogniser, sentences(names))
+        listener = Agent(client, heard, steps, alive=lambda: manager.working(f"listening on {stream}"))
         print(f"agent: listening on {stream} (Ctrl-C ends)", file=sys.stderr, flush=True)
         try:
             for answer in listener.answers():

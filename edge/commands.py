@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,8 @@ from edge.demo_command import demo
 
 if TYPE_CHECKING:
     from capture.rig import Rig
+    from capture.sources import OpenedRig
+    from edge.console.process import ConsoleProcess
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +43,13 @@ def live(
     console: Annotated[
         bool, typer.Option("--console/--no-console", help="serve the console, a web page (endpoints.console)")
     ] = True,
+    with_agent: Annotated[
+        bool,
+        typer.Option("--with-agent", help="run `hearth agent` beside it, restarted when it hangs"),
+    ] = False,
+    log: Annotated[
+        str, typer.Option(help="form of the log lines on stderr: auto, human, journal, json")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
 ) -> None:
     """Hear and see, and publish sound, pictures, direction, levels and events on the stream."""
@@ -51,26 +59,39 @@ def live(
     from edge.home.service import home_of
     from edge.live import LiveService, check_ready
     from edge.live_session import run
+    from edge.service import attended, logs
 
     the_rig = _live_rig(rig, scene)
+    form = logs.set_up(log, the_rig.log.level)
+    say = logs.sayer(form)
     check_ready(the_rig, record)
-    with open_rig(the_rig) as opened:
+    with logs.errors_in(form), open_rig(the_rig) as opened:
         fields = opened.scene.episode_fields() if opened.scene is not None else {}
         home = home_of(the_rig, fields.get("home")) if the_rig.room.devices else None
         profile = new_profile(the_rig, opened, "live") if record else None
         mute_file = Path(the_rig.storage.folder) / "muted"
         service = LiveService(the_rig, opened, home=home, record=record, profile=profile, mute_file=mute_file)
-        _say(f"stream {service.stream_address}  commands {service.commands_address}  (Ctrl-C ends)")
-        with serving(the_rig.endpoints.console_address if console else None, service, _say) as page:
+        say(f"stream {service.stream_address}  commands {service.commands_address}  (Ctrl-C ends)")
+        with (
+            serving(the_rig.endpoints.console_address if console else None, service, say) as page,
+            attended(
+                service,
+                lambda: _live_rig(rig, scene),
+                agent=["--log", form] if with_agent else None,
+                say=say,
+                changed=lambda changed, keys: _show_room(page, opened, changed, keys),
+            ) as attendance,
+        ):
             if page is not None:
-                _say(f"console {page.url}")
+                say(f"console {page.url}")
             if service.muted:
-                _say(f"MUTED, as it was before: unmute it on the console or with live.mute ({mute_file})")
+                say(f"MUTED, as it was before: unmute it on the console or with live.mute ({mute_file})")
             report = run(service, seconds, measured=stats)
     report = {
         "stream": service.stream_address,
         "commands": service.commands_address,
         "console": None if page is None else page.listening.address,
+        "metrics": attendance.metrics,
         **report,
     }
     if as_json:
@@ -86,8 +107,12 @@ def live(
         )
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def _show_room(page: ConsoleProcess | None, opened: OpenedRig, rig: Rig, keys: tuple[str, ...]) -> None:
+    """The console draws the devices of a room that was changed."""
+    from edge.console.settings import settings_of
+
+    if page is not None and "room.devices" in keys:
+        page.renew(settings_of(opened, rig))
 
 
 def _live_rig(path: Path | None, scene: str | None) -> Rig:

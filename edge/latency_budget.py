@@ -34,11 +34,20 @@ class StageTimes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spent: dict[str, list[float]] = {}
+        self._over: dict[str, list[int]] = {}  # passages, those beyond the limit; since the start
 
     def add(self, stage: str, seconds: float) -> None:
         """One passage through a stage, one of LIMIT_MS."""
         with self._lock:
             self._spent.setdefault(stage, []).append(seconds * 1e3)
+            counts = self._over.setdefault(stage, [0, 0])
+            counts[0] += 1
+            counts[1] += seconds * 1e3 > LIMIT_MS[stage]
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """By stage: how many passages there were since the start, and how many beyond the limit."""
+        with self._lock:
+            return {stage: (count, over) for stage, (count, over) in self._over.items()}
 
     def take(self) -> dict[str, dict[str, Any]]:
         """By stage: p50_ms, p99_ms and count since the last call, limit_ms, and whether it was kept."""

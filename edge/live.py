@@ -19,7 +19,8 @@ from capture.machine import temperature_c
 from capture.rig import Rig
 from capture.steady_memory import keep_memory_steady
 from dsp.errors import DeviceError, InputError
-from edge.live_chain import RATE_HZ, AudioChain, AudioWorker, StageTimes, VideoWorker
+from edge.latency_budget import StageTimes
+from edge.live_chain import RATE_HZ, AudioChain, AudioWorker, VideoWorker
 from edge.mute import Gate, Mute
 from edge.stream import CommandServer, Publisher
 from edge.stream.addresses import check_free
@@ -92,6 +93,7 @@ class LiveService:
         self._video_worker: VideoWorker | None = None
         self._stopped = False
         self._running = False
+        self.health: dict[str, Any] = {}  # as published last
         self._switching = threading.RLock()  # of mute and takes: one change at a time, told in its order
         self.failed = threading.Event()  # a part of the live chain ended with an error; `stop` raises it
         self.publisher = Publisher(rig.endpoints.stream)
@@ -223,6 +225,37 @@ class LiveService:
         return self._takes.last
 
     @property
+    def heard(self) -> int | None:
+        """Blocks of sound that went the whole way, or were kept back by the mute; a service that hangs stays
+        where it is. None while the microphone is lost and waited for."""
+        worker = self._audio_worker
+        return None if worker.away else worker.passed + self._gates["audio"].kept_back
+
+    @property
+    def ending(self) -> bool:
+        """It was asked to stop."""
+        return self._stopped
+
+    @property
+    def stage_totals(self) -> dict[str, tuple[int, int]]:
+        """By stage of the latency budget: passages, and those beyond the limit, since the start."""
+        return self._times.totals()
+
+    def follow(self, rig: Rig) -> None:
+        """Go on under another description of the same rig: the home's devices and people, and what the next
+        take goes by. What was opened stays; edge.service.reload tells what may differ. Raises InputError."""
+        with self._switching:
+            if self.home is not None:
+                self.home_service.follow(rig)
+            elif rig.room.devices:
+                from edge.home.service import home_of
+
+                home = home_of(rig)
+                self.rig, self.home = rig, home
+                self._attach(home)
+            self.rig = self._takes.rig = rig
+
+    @property
     def muted(self) -> bool:
         """Nothing heard or seen leaves this process."""
         return self._mute.on
@@ -344,6 +377,7 @@ class LiveService:
             meter = ProcessMeter()
             data.pop("sent")
             data["clients"] = self.commands.clients.to_list()
+            self.health = data
             self._look_after_workers()
             self._takes.look()
             with contextlib.suppress(Exception):

@@ -350,12 +350,15 @@ def publish_source_event(publisher: Publisher, event: SourceEvent) -> None:
 
 
 class AudioWorker(Worker):
-    """Runs an AudioChain on a microphone's subscription. `ended` is set when a finite source is over."""
+    """Runs an AudioChain on a microphone's subscription. `ended` is set when a finite source is over.
+    passed: blocks that went the whole way; away: the microphone is lost and not yet back."""
 
     def __init__(self, subscription: Subscription, chain: AudioChain, publisher: Publisher) -> None:
         super().__init__("live audio", subscription)
         self.chain = chain
         self.ended = threading.Event()
+        self.passed = 0
+        self.away = False
         self._publisher = publisher
 
     def take(self, item: Item) -> None:
@@ -363,7 +366,10 @@ class AudioWorker(Worker):
             with self.door as is_open:
                 if is_open:
                     self.chain.push(item)
+            self.passed += 1
+            self.away = False
         elif isinstance(item, SourceEvent):
+            self.away = item.kind == "lost" or (self.away and item.kind != "returned")
             if item.kind == "ended":
                 self.finish()
             publish_source_event(self._publisher, item)

@@ -54,6 +54,7 @@ class Gate:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self.kept_back = 0  # of blocks and pictures, ever: the source is alive, though nothing comes through
         self._lock = threading.Lock()
         self._shut = False
         self._count = self._lost = self._since_ns = 0
@@ -81,6 +82,7 @@ class Gate:
             self._count += 1 + item.dropped
         else:
             return item.kind not in PASSING
+        self.kept_back += 1
         self._since_ns = self._since_ns or item.t_ns
         return True
 

@@ -50,7 +50,7 @@ class Takes:
         self.last: Recording | None = None
         self.since_ns: int | None = None
         self.done: list[str] = []  # folders of finished takes, in order
-        self._rig, self._opened = rig, opened
+        self.rig, self._opened = rig, opened  # the rig that the next take goes by
         self._audio, self._video, self._further = audio, video, further
         self._event, self._changed = event, changed
         self._lock = threading.RLock()
@@ -68,7 +68,7 @@ class Takes:
         if own:
             raise InputError(f"the rig itself says {', '.join(sorted(own))} of a take; leave that out")
         identity = new_episode_id(name) if name else None
-        return new_profile(self._rig, self._opened, "live", id=identity, **given)
+        return new_profile(self.rig, self._opened, "live", id=identity, **given)
 
     def begin(self, profile: Profile) -> Recorder:
         """Begin a take; the sources may run already. Raises InputError when one runs, when the disk is nearly
@@ -79,7 +79,7 @@ class Takes:
             if self.recorder is not None:
                 raise InputError(f"a take is running: {self.recorder.path.name}; end it first")
             recorder = Recorder(
-                self._rig, self._opened, self._free(profile), self._audio, self._video, further=self._further
+                self.rig, self._opened, self._free(profile), self._audio, self._video, further=self._further
             )
             recorder.start()
             self.recorder, self.since_ns = recorder, monotonic_ns()
@@ -90,7 +90,7 @@ class Takes:
         """The profile under an id that no folder has: ids count seconds, and a take may be shorter."""
         import msgspec
 
-        folder = Path(self._rig.storage.folder) / profile.session
+        folder = Path(self.rig.storage.folder) / profile.session
         names = [profile.id, *(f"{profile.id}-{number}" for number in range(2, SAME_SECOND))]
         free = next((name for name in names if not (folder / name).exists()), profile.id)
         return profile if free == profile.id else msgspec.structs.replace(profile, id=free)

@@ -7,7 +7,7 @@ It is given two addresses and nothing else. What it knows it heard on the stream
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,12 +43,20 @@ class Answer:
 
 
 class Agent:
-    """client: connected to the stream `foa24` and to the commands. recogniser: what turns speech to words."""
+    """client: connected to the stream `foa24` and to the commands. recogniser: what turns speech to words.
+    alive: is called while it listens, several times a second: it is not hung."""
 
-    def __init__(self, client: Client, recogniser: Recogniser, trace: Trace | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        recogniser: Recogniser,
+        trace: Trace | None = None,
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
         self._client = client
         self._recogniser = recogniser
         self._trace = trace or Trace()
+        self._alive = alive
         self._cutter = UtteranceCutter()
 
     def answers(self) -> Iterator[Answer]:
@@ -71,9 +79,11 @@ class Agent:
             try:
                 for message in self._client.messages(timeout_s=1.0):
                     silent_since = None
+                    self._alive()
                     yield message
                 return
             except StreamTimeout:
+                self._alive()
                 if self._client.connected:
                     silent_since = None
                     continue

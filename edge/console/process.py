@@ -57,6 +57,7 @@ class ConsoleProcess:
             }
         )
         self._closing = threading.Event()
+        self._renewing = False
         self._lock = threading.Lock()
         self._process = self._start()
         self._thread = threading.Thread(target=self._look_after, name="console", daemon=True)
@@ -93,6 +94,14 @@ class ConsoleProcess:
         self._thread.join()
         self.listening.socket.close()
 
+    def renew(self, settings: dict[str, Any]) -> None:
+        """Serve with other settings: the process is started anew, open pages come back by themselves."""
+        with self._lock:
+            self._told = json.dumps({**json.loads(self._told), "rig": settings})
+            self._renewing = True
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+
     def _start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "edge.console"],
@@ -114,10 +123,13 @@ class ConsoleProcess:
             code = self._process.wait()
             if self._closing.is_set():
                 return
-            self._trouble(f"the console ended (exit code {code}); it is started again in {pause:g} s")
-            if self._closing.wait(pause):
-                return
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            with self._lock:
+                wanted, self._renewing = self._renewing, False
+            if not wanted:
+                self._trouble(f"the console ended (exit code {code}); it is started again in {pause:g} s")
+                if self._closing.wait(pause):
+                    return
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
             with self._lock:
                 if self._closing.is_set():
                     return

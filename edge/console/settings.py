@@ -10,16 +10,17 @@ from recordings import geometry
 from recordings.camera_model import CameraModel
 
 if TYPE_CHECKING:
+    from capture.rig import Rig
     from capture.sources import OpenedRig
 
 DISTANCE_M = 2.0  # at which a sound is taken to be: a direction has none, and the camera sits elsewhere
 _SHARPEST_DEG = 1.0  # smaller rings would vanish
 
 
-def settings_of(opened: OpenedRig) -> dict[str, Any]:
+def settings_of(opened: OpenedRig, rig: Rig | None = None) -> dict[str, Any]:
     """Plain values for the console's process: name, room, microphone, and the camera as calibrated, or by the
-    rig file's field of view."""
-    rig = opened.rig
+    rig file's field of view. rig: where the room was changed since it was opened."""
+    rig = rig or opened.rig
     return {
         "name": rig.name,
         "room": {

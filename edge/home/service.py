@@ -17,8 +17,11 @@ def home_of(rig: Rig, initial: HomeState | dict[str, dict[str, Value]] | None = 
     """The twin of a rig's room, in the state that an episode begins with."""
     if isinstance(initial, HomeState):
         initial = {device.id: dict(device.attributes) for device in initial.devices}
-    devices = [HomeDevice(d.id, d.type, d.name, d.room, d.position_m) for d in rig.room.devices]
-    return Home(devices, initial)
+    return Home(_devices(rig), initial)
+
+
+def _devices(rig: Rig) -> list[HomeDevice]:
+    return [HomeDevice(d.id, d.type, d.name, d.room, d.position_m) for d in rig.room.devices]
 
 
 def room_map(rig: Rig, home: Home) -> dict[str, Any]:
@@ -56,6 +59,12 @@ class HomeService:
         server.register("home.command", self.command)
         server.register("home.write", self.write)
         self.desk = AgentDesk(home, server, publisher)
+        self._publish_state({})
+
+    def follow(self, rig: Rig) -> None:
+        """Another description of the same room: devices that stay keep their state. Raises InputError."""
+        self.home.replace_devices(_devices(rig))
+        self.rig = rig
         self._publish_state({})
 
     def describe(self) -> dict[str, Any]:

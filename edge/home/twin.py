@@ -104,6 +104,17 @@ class Home:
         """What stands in the home, in the order given."""
         return tuple(self._devices.values())
 
+    def replace_devices(self, devices: list[HomeDevice]) -> None:
+        """Other devices from now on; one that had its id and type before keeps its state. Nobody is told.
+        Raises InputError as the constructor does, and then nothing has changed."""
+        fresh = Home(devices)
+        with self._order, self._lock:
+            for device in devices:
+                before = self._devices.get(device.id)
+                if before is not None and before.type == device.type:
+                    fresh._state[device.id] = self._state[device.id]
+            self._devices, self._state = fresh._devices, fresh._state
+
     def listen(self, listener: Listener) -> None:
         """Call `listener(device_id, changed)` after every change from now on."""
         with self._order:
@@ -111,9 +122,8 @@ class Home:
 
     def state(self, device_id: str) -> dict[str, Value]:
         """All attributes of one device, a copy. Raises HomeError DEVICE_NOT_FOUND."""
-        self._device(device_id)
         with self._lock:
-            return dict(self._state[device_id])
+            return dict(self._state[self._device(device_id).id])
 
     def snapshot(self) -> dict[str, dict[str, Value]]:
         """device id -> attributes, of the whole home at one moment."""
@@ -122,8 +132,8 @@ class Home:
 
     def read(self, device_id: str, path: str) -> Value:
         """One attribute, e.g. "1.OnOff.OnOff". Raises HomeError *_NOT_FOUND."""
-        _attribute(self._device(device_id), path)
         with self._lock:
+            _attribute(self._device(device_id), path)
             return self._state[device_id][path]
 
     def command(
@@ -165,7 +175,8 @@ class Home:
 
     def describe(self) -> list[dict[str, Any]]:
         """Every device as plain data: id, type, name, room, position_m, attributes, commands."""
-        states = self.snapshot()
+        with self._lock:
+            devices, states = self.devices, {name: dict(state) for name, state in self._state.items()}
         return [
             {
                 "id": d.id,
@@ -176,7 +187,7 @@ class Home:
                 "attributes": states[d.id],
                 "commands": commands_of(d.type),
             }
-            for d in self._devices.values()
+            for d in devices
         ]
 
     def _device(self, device_id: str) -> HomeDevice:
@@ -188,7 +199,7 @@ class Home:
     def _change(self, device: HomeDevice, what: str, change: Callable[[Attributes], None]) -> CommandResult:
         with self._order:
             with self._lock:
-                before = self._state[device.id]
+                before = self._state[self._device(device.id).id]
                 after = dict(before)
                 change(after)
                 settle(before, after)

@@ -98,6 +98,8 @@ _COMMANDS = (
     CommandSpec("live.stats", "", "live", "counts of the running service"),
     CommandSpec("live.mute", "`muted`", "live", "the new `state`"),
     CommandSpec("live.record", "`on`, `name` (optional)", "live", "the new `state`"),
+    CommandSpec("live.reload", "", "live",
+                "`applied`, `needs_restart`: keys of rig.yaml, read again, that differ from what runs"),
     CommandSpec("home.describe", "", "home",
                 "the room map: devices with type, name, position, state, commands; microphone pose; people"),
     CommandSpec("home.state", "`device_id` (optional)", "home", "attributes"),
