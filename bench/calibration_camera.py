@@ -186,14 +186,18 @@ def _bent(truth: CameraModel, camera: Camera) -> None:
 # ------------------------------------------------------------------ other installations
 
 
-def _folder(variable: str, requirement: str, place: Path) -> tuple[Path | None, str]:
-    """A folder with that package: the one that the variable names, or installed now; else why not."""
+def _folder(
+    variable: str, requirement: str, place: Path, dependencies: bool = False
+) -> tuple[Path | None, str]:
+    """A folder with that package (and what it needs): the one that the variable names, or installed now; else
+    why not."""
     given = os.environ.get(variable)
     if given:
         return (Path(given), "") if Path(given).is_dir() else (None, f"{variable} is no folder")
     target = place / variable.lower()
+    alone = [] if dependencies else ["--no-deps"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:",
+        [sys.executable, "-m", "pip", "install", "-q", *alone, "--only-binary", ":all:",
          "--target", str(target), requirement],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

@@ -61,12 +61,16 @@ def source_above_or_below(rng: np.random.Generator, room: Room) -> NDArray[np.fl
 
 
 def capsule_responses(
-    room: Room, source_m: NDArray[np.float64], capsules_m: NDArray[np.float64] | None = None
+    room: Room,
+    source_m: NDArray[np.float64],
+    capsules_m: NDArray[np.float64] | None = None,
+    length_s: float | None = None,
 ) -> NDArray[np.float64]:
-    """(frames, 4) responses at FS of ideal cardioid capsules, type I order, from a point source."""
+    """(frames, 4) responses at FS of ideal cardioid capsules, type I order, from a point source; as long as
+    the reverberation time if length_s is not given."""
     axes = dsp.CAPSULE_DIRECTIONS["a"]
     places = CAPSULE_RADIUS_M * axes if capsules_m is None else capsules_m
-    length = max(room.rt60_s, 0.02) + 0.02
+    length = max(room.rt60_s, 0.02) + 0.02 if length_s is None else length_s
     reach = _C * length
     if room.rt60_s > 0:
         volume, surface = np.prod(room.size_m), 2 * np.sum(room.size_m * np.roll(room.size_m, 1))

@@ -158,7 +158,13 @@ def _band(name: str, measured: Sequence[Measured], places: Sequence[str]) -> Roo
 
 def _about_bands(bands: Sequence[RoomBand]) -> list[str]:
     told = []
-    bent = [b for b in bands if b.curvature_percent is not None and abs(b.curvature_percent) > CURVED_PERCENT]
+    bent = [
+        b
+        for b in bands
+        if b.curvature_percent is not None
+        and abs(b.curvature_percent)
+        > max(CURVED_PERCENT, 200 * b.values["t20"].sigma / b.values["t20"].value)
+    ]
     if bent:
         words = ", ".join(f"{b.band.name} {b.curvature_percent:+.0f} %" for b in bent)
         told.append(

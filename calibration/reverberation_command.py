@@ -47,7 +47,9 @@ def rt60(
     write_sweep: Annotated[
         Path | None, typer.Option(help="Only write the sweep as a WAV to be played, and end.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Result file; its other sections stay.")] = Path("room.json"),
+    out: Annotated[
+        Path, typer.Option("--out", "--room", help="Result file; its other sections stay.")
+    ] = Path("room.json"),
     page: Annotated[
         Path | None, typer.Option(help="Report page; default: beside the result, _rt60.html.")
     ] = None,

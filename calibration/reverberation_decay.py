@@ -210,7 +210,7 @@ def _decay(pieces: tuple[_Spectrum, ...], begin: int, frames: int, fs: int, band
     # What the filter, running backwards, brings from after the end is missing just before it.
     end -= min(round(1.5 / width * fs), (end - zero) // 10)
     squared = y**2
-    step = max(1, round(max(2 / width, 0.002) * fs))
+    step = max(1, round(max(1 / width, 0.002) * fs))
     blocks = squared[zero : zero + (end - zero) // step * step].reshape(-1, step).mean(axis=1)
     late = fit_late_decay(blocks, step / fs, 2 * width * step / fs)
     if late is None:
@@ -378,7 +378,7 @@ class _Reader:
         by = np.array(
             [tail * self.tail * a, -tail * self.tail * (1 + k * t), -length if self.noise > 0 else 0.0]
         )
-        return float(by @ self.late.covariance @ by)
+        return float(by @ self.late.covariance @ by) + (tail * self.late.excess) ** 2
 
     def _clarity(self, values: dict[str, Value], refused: dict[str, str]) -> None:
         """C50 and D50 from the response cut at 50 ms before it is filtered."""

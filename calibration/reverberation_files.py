@@ -236,7 +236,7 @@ def gather(
                 else:
                     responses += of_claps(x, fs, place)
         except InputError as error:
-            skipped.append((path.name, str(error)))
+            skipped.append((path.name, str(error).removeprefix(f"{path}: ")))
     if kind == "sweep" and (drift := shared_drift(responses, sweep)) is not None:
         responses = [replace(r, h=remove_drift(r.h, sweep.at(r.fs), drift)) for r in responses]
         if abs(drift) > MANY_PPM:

@@ -7,7 +7,7 @@ above a first noise level, the noise from what comes after, and again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 DB = float(10 / np.log(10))
 T60 = float(6 * np.log(10))
 _LATE_DB, _LAST_DB = 25.0, 12.0  # parts above the noise to which the late decay is fitted
+_LEAST = 8  # short-time energies in a fit
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class LateDecay:
     n: float
     covariance: Floats
     end_s: float
+    excess: float = 0.0
+    """Energy after the knee that neither decay nor noise explains, beyond chance: of a slower decay."""
 
     @property
     def knee_s(self) -> float:
@@ -57,7 +60,21 @@ def fit_late_decay(energy: Floats, step_s: float, dof: float) -> LateDecay | Non
     if last is None:
         return wide
     differs = abs(np.log(last.k / wide.k)) > 2 * np.sqrt(last.covariance[1, 1])
-    return last if differs else wide
+    chosen = last if differs else wide
+    return replace(chosen, excess=_excess(energy, step_s, dof, chosen))
+
+
+def _excess(energy: Floats, step_s: float, dof: float, late: LateDecay) -> float:
+    """What stands above (or below) the fit after the knee, within 3 to 12 time constants; see LateDecay."""
+    t = (np.arange(len(energy)) + 0.5) * step_s
+    expected = late.a * np.exp(-late.k * t) + late.n
+    most = 0.0
+    for reach in (3.0, 6.0, 12.0):
+        after = (t > late.knee_s) & (t < late.knee_s + reach / late.k)
+        rest = float(np.sum(energy[after] - expected[after])) * step_s
+        chance = float(np.sqrt(np.sum(expected[after] ** 2) * 2 / dof)) * step_s
+        most = max(most, abs(rest) - chance)
+    return most
 
 
 def _fit_late(
@@ -71,8 +88,8 @@ def _fit_late(
     for _ in range(30):
         knee = np.log(max(a / max(n, 1e-300), 1.0)) / k
         first_s = max(0.0, min(knee, end_s) - late_db / DB / k)
-        used = t >= first_s
-        if used.sum() < 8:
+        used = t >= min(first_s, t[-min(_LEAST, len(t))])
+        if used.sum() < _LEAST:
             return None
         e, tt = energy[used], t[used]
         decay = a * np.exp(-k * tt)

@@ -17,7 +17,6 @@ _TITLES = {"t30": "T30, s", "t20": "T20, s", "edt": "EDT, s", "c50": "C50, dB", 
 _CURVE, _T30, _T20, _RAW, _NOISE, _INK, _GRID = (
     "#0067a3", "#b3261e", "#8a6d00", "#b9c7d3", "#6b665e", "#211f1c", "#e5e1d8",
 )  # fmt: skip
-_LOW_DB = -80.0
 
 
 def _sigma_key(name: str, what: str) -> str:
@@ -101,8 +100,12 @@ def summary(found: Reverberation) -> dict[str, Any]:
         }
         for row in value["bands"]
     ]
+    good = any(b.values.get("t30") or b.values.get("t20") for b in found.bands)
+    remedy = "play louder or a longer sweep, make the room quieter, record for longer after it"
+    problems = [] if good else [{"problem": reason, "remedy": remedy} for reason in _reasons(found)]
     return {
-        "good": any(b.values.get("t30") or b.values.get("t20") for b in found.bands),
+        "good": good,
+        "problems": problems,
         "rt60_s": value["rt60_s"],
         "rt60_sigma_s": value["rt60_sigma_s"],
         "rt60_from": value["rt60_from"],
@@ -118,11 +121,11 @@ def _cell(v: RoomValue | None, name: str) -> str:
     if v is None:
         return "–"
     if name == "c50":
-        return f"{v.value:.1f} ± {v.sigma:.1f}"
+        return f"{v.value:.1f}\u00a0±\u00a0{v.sigma:.1f}"
     if name == "d50":
-        return f"{100 * v.value:.0f} ± {100 * v.sigma:.0f}"
+        return f"{100 * v.value:.0f}\u00a0±\u00a0{100 * v.sigma:.0f}"
     digits = 3 if v.sigma < 0.0095 else 2
-    return f"{v.value:.{digits}f} ± {v.sigma:.{digits}f}"
+    return f"{v.value:.{digits}f}\u00a0±\u00a0{v.sigma:.{digits}f}"
 
 
 def lines(found: Reverberation) -> list[str]:
@@ -186,8 +189,8 @@ def write_page(path: Path, found: Reverberation, source: str) -> Path:
         "band",
         "range, dB",
         *(_TITLES[n] for n in NAMES),
-        "sd of T30 over places, s",
-        "ξ of T30, ‰",
+        "sd over places",
+        "ξ, ‰",
         "C, %",
     ]
     rows = []
@@ -264,20 +267,21 @@ def draw(d: Decay, width: int = 470, height: int = 290) -> str:
     """Short-time level (light), decay curve, fitted lines and noise floor of one band as SVG."""
     canvas = SvgCanvas(width, height, f"Decay in the band {d.band.name}")
     left, top, right, bottom = 44.0, 26.0, width - 12.0, height - 34.0
+    low_db = -20.0 * np.clip(np.ceil((d.range_db + 8) / 20), 3, 6)
     until = max(float(d.curve_s[-1]) * 1.25, 0.05)
     until = min(until, float(d.raw_s[-1]))
 
     def at(t: float, level: float) -> tuple[float, float]:
-        share = np.clip(level / _LOW_DB, -0.1, 1.0)
+        share = np.clip(level / low_db, -0.1, 1.0)
         return left + (right - left) * float(np.clip(t / until, 0, 1)), top + (bottom - top) * float(share)
 
     canvas.text(left, 16, d.band.name, 13, bold=True)
-    for level in range(0, int(_LOW_DB) - 1, -20):
+    for level in range(0, int(low_db) - 1, -20):
         canvas.line([at(0, level), at(until, level)], _GRID)
         canvas.text(left - 6, at(0, level)[1] + 4, str(level), 10, _NOISE, "end")
     step = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if until / s <= 6 or s == 5.0)
     for i in range(int(until / step) + 1):
-        x, y = at(i * step, _LOW_DB)
+        x, y = at(i * step, low_db)
         canvas.line([(x, y), (x, y + 4)], _NOISE)
         canvas.text(x, y + 16, f"{i * step:g}", 10, _NOISE, "middle")
     canvas.text(right, height - 4, "s after the direct sound", 10, _NOISE, "end")
