@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from calibration.capsules_command import capsules
 from calibration.pose_command import pose
 from calibration.room_command import room
 from calibration.sync_command import sync
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
     calibrate.command()(camera)
     calibrate.command()(pose)
     calibrate.command()(sync)
+    calibrate.command()(capsules)
     calibrate.command()(convert)
     calibrate.add_typer(room)
     app.add_typer(calibrate, name="calibrate", rich_help_panel="Set up")
