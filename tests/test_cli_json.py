@@ -340,37 +340,6 @@ def test_doctor_and_init(folder: Path, tmp_path: Path):
     assert hearth(tmp_path, "init", "--force", "--json").code == 0
 
 
-def test_calibrate_capsules(tmp_path: Path):
-    run = hearth(
-        tmp_path, "calibrate", "capsules", "--write-sweep", "sweep.wav", "--sweep", "1 120 10500", "--json"
-    )
-    assert run.code == 0 and (tmp_path / "sweep.wav").is_file(), run.stderr
-    assert_documented("calibrate capsules", run.json)
-    played, rate = soundfile.read(tmp_path / "sweep.wav")
-    (tmp_path / "six").mkdir()
-    places = {
-        "front": (0, 0),
-        "back": (180, 0),
-        "left": (90, 0),
-        "right": (-90, 0),
-        "up": (0, 90),
-        "down": (0, -90),
-    }
-    for name, (azimuth, elevation) in places.items():
-        foa = dsp.encode(0.2 * played, azimuth, elevation) * [1, -1, 1, 1]
-        noise = 1e-4 * np.random.default_rng(1).standard_normal(foa.shape)
-        soundfile.write(tmp_path / "six" / f"{name}.wav", foa + noise, rate, subtype="PCM_24")
-    command = ("calibrate", "capsules", "six", "--sweep", "1 120 10500", "--format", "ambix", "--json")
-    run = hearth(tmp_path, *command)
-    assert run.code == 0 and (tmp_path / "capsules.json").is_file(), run.stderr
-    assert_documented("calibrate capsules", run.json)
-    assert [fault["code"] for fault in run.json["faults"]] == ["axis_flipped"]
-    (tmp_path / "six" / "up.wav").unlink()
-    run = hearth(tmp_path, *command)
-    assert run.code == 1 and "no up.wav" in run.json["problems"][0]["problem"]
-    assert_documented("calibrate capsules", run.json)
-
-
 def test_calibrate(tmp_path: Path):
     run = hearth(tmp_path, "calibrate", "board", "sheets/board.pdf", "--json")
     assert run.code == 0, run.stderr
@@ -409,6 +378,25 @@ def test_live(folder: Path):
     recording = set(run.json["service"]["recording"])
     assert recording == {key for key in keys_of("record") if "." not in key} - {"interrupted"}
     assert run.json["stream"] in run.stderr
+
+
+def test_stream(tmp_path: Path):
+    from edge.stream import CommandServer, Publisher
+
+    anywhere = "tcp://127.0.0.1:0"
+    with Publisher(anywhere) as publisher, CommandServer(anywhere) as server:
+        publisher.publish("state", 0, data={"muted": False})  # kept for those who join late
+        addresses = ("--stream", publisher.address, "--commands", server.address)
+        run = hearth(tmp_path, "stream", "record", "x.mcap", *addresses, "--seconds", 0.5, "--json")
+        assert run.code == 0, run.stderr
+        assert_documented("stream record", run.json)
+        assert run.json["messages"] == 1 and run.json["streams"]["state"] == {"recorded": 1, "lost": 0}
+        run = hearth(tmp_path, "stream", "record", "y.mcap", *addresses, "--streams", "dao", "--json")
+        assert run.code == 2 and "did you mean 'doa'" in run.stderr
+    run = hearth(tmp_path, "stream", "recover", "x.mcap", "z.mcap", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("stream recover", run.json)
+    assert run.json == {"path": "z.mcap", "messages": 1, "whole": True, "cut_bytes": 0}
 
 
 def test_the_tables_of_demo_and_agent_are_those_of_the_code():

@@ -21,7 +21,7 @@ ORDER = ("dsp", "recordings", "capture", "calibration", "edge", "hearth")
 PANELS = {
     "Start here": ["demo"],
     "Record": ["record", "import", "repair"],
-    "Live": ["live", "agent"],
+    "Live": ["live", "agent", "stream"],
     "Look at recordings": [
         "episodes",
         "verify",

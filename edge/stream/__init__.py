@@ -4,6 +4,7 @@
 table of every message, `COMMANDS` of every command.
 """
 
+from edge.stream.aio import AsyncClient
 from edge.stream.client import Client
 from edge.stream.command_client import CommandClient, CommandError, CommandTimeout
 from edge.stream.command_server import CommandServer
@@ -18,6 +19,7 @@ __all__ = [
     "MESSAGES",
     "STREAMS",
     "VERSION",
+    "AsyncClient",
     "Client",
     "ClockState",
     "CommandClient",

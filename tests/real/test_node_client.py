@@ -113,3 +113,36 @@ def test_node_finds_the_pictures(node: str) -> None:
         )
     assert [line["encoding"] for line in lines] == ["jpeg"] * 5
     assert all(line["shape"] == [48, 64, 3] and line["bytes"] == len(jpeg) for line in lines)
+
+
+def test_node_tells_a_silent_rig_and_ends_with_the_rig(node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Publisher("tcp://127.0.0.1:0") as publisher:
+        process = subprocess.Popen(
+            [node, "subscriber.js", publisher.address, "doa"],
+            cwd=NODEJS,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None and process.stderr is not None
+            stop = threading.Event()
+
+            def publish() -> None:
+                while not stop.wait(0.05):
+                    publisher.publish("doa", 1, data={})
+
+            thread = threading.Thread(target=publish)
+            thread.start()
+            assert json.loads(process.stdout.readline())["stream"] == "doa"
+            stop.set()
+            thread.join()
+            with monkeypatch.context() as silent:
+                silent.setattr(publisher, "_beat", lambda closing=False: None)
+                assert "no heartbeat for 3 s" in process.stderr.readline()
+            publisher.close()
+            process.communicate(timeout=20)
+            assert process.returncode == 0
+        finally:
+            process.kill()
+            process.communicate()

@@ -57,11 +57,20 @@ async function main() {
     if (left <= 0) return;
     console.log(toLine(message));
     left -= 1;
-    if (left <= 0) {
-      socket.close();
-      if (pictures) pictures.close();
-    }
+    if (left <= 0) close();
   };
+  const close = () => {
+    clearInterval(watch);
+    socket.close();
+    if (pictures) pictures.close();
+  };
+  // Once a second the rig says that it lives; without that for 3 s it was stopped, killed or cut off.
+  let heard = Date.now();
+  let told = false;
+  const watch = setInterval(() => {
+    if (Date.now() - heard > 3000 && !told) console.error("no heartbeat for 3 s: the rig is stopped or gone");
+    told = Date.now() - heard > 3000;
+  }, 250);
   const follow = async (subscriber) => {
     for await (const parts of subscriber) print(readMessage(parts));
   };
@@ -69,6 +78,11 @@ async function main() {
     const message = readMessage(parts);
     if (message.name !== "beat") {
       print(message);
+      continue;
+    }
+    heard = Date.now();
+    if (message.header.data.closing) {
+      close();
     } else if (names.includes("video") && message.header.data.latest_address !== picturesAt) {
       // Only the newest picture matters: they have their own socket, with a short queue.
       if (pictures) pictures.close();
