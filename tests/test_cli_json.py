@@ -340,6 +340,37 @@ def test_doctor_and_init(folder: Path, tmp_path: Path):
     assert hearth(tmp_path, "init", "--force", "--json").code == 0
 
 
+def test_calibrate_capsules(tmp_path: Path):
+    run = hearth(
+        tmp_path, "calibrate", "capsules", "--write-sweep", "sweep.wav", "--sweep", "1 120 10500", "--json"
+    )
+    assert run.code == 0 and (tmp_path / "sweep.wav").is_file(), run.stderr
+    assert_documented("calibrate capsules", run.json)
+    played, rate = soundfile.read(tmp_path / "sweep.wav")
+    (tmp_path / "six").mkdir()
+    places = {
+        "front": (0, 0),
+        "back": (180, 0),
+        "left": (90, 0),
+        "right": (-90, 0),
+        "up": (0, 90),
+        "down": (0, -90),
+    }
+    for name, (azimuth, elevation) in places.items():
+        foa = dsp.encode(0.2 * played, azimuth, elevation) * [1, -1, 1, 1]
+        noise = 1e-4 * np.random.default_rng(1).standard_normal(foa.shape)
+        soundfile.write(tmp_path / "six" / f"{name}.wav", foa + noise, rate, subtype="PCM_24")
+    command = ("calibrate", "capsules", "six", "--sweep", "1 120 10500", "--format", "ambix", "--json")
+    run = hearth(tmp_path, *command)
+    assert run.code == 0 and (tmp_path / "capsules.json").is_file(), run.stderr
+    assert_documented("calibrate capsules", run.json)
+    assert [fault["code"] for fault in run.json["faults"]] == ["axis_flipped"]
+    (tmp_path / "six" / "up.wav").unlink()
+    run = hearth(tmp_path, *command)
+    assert run.code == 1 and "no up.wav" in run.json["problems"][0]["problem"]
+    assert_documented("calibrate capsules", run.json)
+
+
 def test_calibrate(tmp_path: Path):
     run = hearth(tmp_path, "calibrate", "board", "sheets/board.pdf", "--json")
     assert run.code == 0, run.stderr
