@@ -339,7 +339,10 @@ def locate(
     rays = fit.rays()
     crossing = _crossing_deg(rays)
     _check_angles(rays, crossing, sightings)
-    point, information, chi2 = _solve(fit, fit.start())
+    start = fit.start()
+    for behind in _behind(rays, start):
+        raise _refused(behind.problem, behind.remedy)
+    point, information, chi2 = _solve(fit, start)
     rows = len(fit.rows(point, np.zeros(fit.unknowns.size)))
     dof = rows - 3
     whole = np.linalg.inv(information)
@@ -371,9 +374,10 @@ def locate(
         )
     warnings = []
     if seen is not None and 2.0 * seen[3] > 3.0:
+        of_place = np.degrees(np.sqrt(np.trace(covariance))) / max(seen[2], 0.01)
+        why = "it is near to it" if of_place > 0.8 * seen[3] else "the pose on the camera decides that"
         warnings.append(
-            f"seen from the microphone its direction is known to {seen[3]:.1f} degrees only (one sigma): the"
-            " pose of microphone and camera decides that"
+            f"from the microphone its direction is known to {seen[3]:.1f} degrees only (one sigma): {why}"
         )
     return Located(
         point,
@@ -524,7 +528,7 @@ def _what_to_add(
         where = "sideways"
     kinds = {type(s) for s in sightings}
     if Heard in kinds:
-        more = "record it from a further place, nearer to it (0.7 to 1.5 m) and at right angles to the others"
+        more = "record it from a further place, nearer to it (0.5 to 1.2 m) and at right angles to the others"
     elif Plane in kinds and Click in kinds:
         more = "click it in a second picture from another place: its plane is seen at too small an angle"
     elif Pointed in kinds:

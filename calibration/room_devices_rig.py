@@ -229,10 +229,14 @@ def _set(text: str, section: Sequence[str], key: str, value: Any) -> str:
 
 def _set_in(text: str, node: yaml.Node, key: str, value: Any) -> str:
     old = _child(node, key)
+    assert isinstance(node, yaml.MappingNode)
     if old is not None:
         start, end = old.start_mark.index, _end(old)
+        if isinstance(old, yaml.SequenceNode) and not old.flow_style:
+            # A block list may begin in the key's own column, where no other value may.
+            start = next(name.end_mark.index for name, child in node.value if child is old)
+            return f"{text[:start]}: {_flow(value)}{text[end:]}"
         return text[:start] + _flow(value) + text[end:]
-    assert isinstance(node, yaml.MappingNode)
     if node.flow_style or not node.value:
         if not node.value:
             raise InputError(f"line {node.start_mark.line + 1}: an empty section")
