@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.sync import estimate_sync
+from calibration.sync_light import LightLog
+from calibration.sync_setting import Setting, Sound, SyncFit
 from calibration.sync_sound import chirp
 
 F64 = NDArray[np.float64]
@@ -164,3 +169,49 @@ def spread_events(n: int, seed: int, first_s: float = 1.0, apart_s: float = 0.8)
     """n times with unequal spacing, as the page shows them."""
     rng = np.random.default_rng([seed, 9])
     return first_s + np.concatenate([[0.0], np.cumsum(apart_s + 0.7 * rng.random(n - 1))])
+
+
+def looked_at(scene: Scene, late_ms: float = 0.0) -> LightLog:
+    """The pictures of a scene in a log; late_ms is added to their stamps."""
+    log = LightLog()
+    for t_ns, image in scene.pictures():
+        log.add(t_ns + round(late_ms * 1e6), image)
+    return log
+
+
+def solved(scene: Scene, setting: Setting | None = None, late_ms: float = 0.0) -> SyncFit:
+    """What `calibration.sync` makes of a scene."""
+    samples, t0_ns = scene.audio()
+    return estimate_sync(looked_at(scene, late_ms), Sound.of(samples, scene.rate_hz, t0_ns), setting)
+
+
+def true_offset_ms(scene: Scene, at_ns: int, late_ms: float = 0.0) -> float:
+    """The offset at a time, without the sound's way, as estimated ones are defined."""
+    return scene.offset_ms + scene.drift_ppm * 1e-6 * (at_ns - T0_NS) / 1e6 - late_ms
+
+
+def encode(scene: Scene, path: Path, codec: str) -> int:
+    """Write the pictures as a video (Matroska or MP4, stamps in ms); gives the stamp of the first one in
+    ns."""
+    import av
+
+    first: int | None = None
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=round(scene.fps))
+        stream.width, stream.height = WIDTH, HEIGHT
+        stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
+        stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
+        if codec == "mjpeg":
+            stream.codec_context.qmin, stream.codec_context.qmax = 2, 4
+        else:
+            stream.options = {"crf": "20"}
+        for t_ns, image in scene.pictures():
+            first = t_ns if first is None else first
+            frame = av.VideoFrame.from_ndarray(np.repeat(image[:, :, None], 3, axis=2), format="bgr24")
+            frame.pts, frame.time_base = round((t_ns - first) / 1e6), Fraction(1, 1000)
+            for packet in stream.encode(frame):
+                container.mux(packet)
+        for packet in stream.encode():
+            container.mux(packet)
+    assert first is not None
+    return first

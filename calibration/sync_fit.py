@@ -110,6 +110,12 @@ class Posterior:
         return mean, spread, float(1.0 / np.sum(weight**2))
 
 
+def slack_of(noise: Floats) -> Floats:
+    """A share this near to 0 or 1 may as well be none or all: beside noise, a flash that lights the room disturbs
+    what is taken for the lamp's light by a few per cent."""
+    return np.asarray(np.clip(3.0 * noise, 0.06, 0.25))
+
+
 class Model:
     """The likelihood of one set of observations."""
 
@@ -118,7 +124,7 @@ class Model:
         used = np.isfinite(seen.share)
         share = np.where(used, seen.share, 0.0)
         noise = np.where(used, seen.noise, 1.0)
-        slack = np.clip(3.0 * noise, 0.02, 0.25)
+        slack = slack_of(noise)
         self.kind = np.zeros(share.shape, np.int8)
         self.kind[used] = PARTIAL
         self.kind[used & (share <= slack)] = DARK

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.sync_fit import Known, Observations, Posterior, Priors, sample
+from calibration.sync_fit import Known, Observations, Posterior, Priors, sample, slack_of
 from calibration.sync_kernel import edge_place
 from calibration.sync_light import Edge, Flash, LightLog
 from calibration.sync_pairs import Pairing
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 def _rows_of(edge: Edge) -> NDArray[np.intp]:
     """Pictures of an edge that say something: the last dark one, those between, the first lit one."""
-    slack = np.clip(3.0 * edge.noise, 0.02, 0.25)
+    slack = slack_of(edge.noise)
     dark, lit = (edge.share <= slack).all(axis=1), (edge.share >= 1 - slack).all(axis=1)
     cross = int(np.argmax(edge.share.mean(axis=1) >= 0.5))
     before = np.flatnonzero(dark[:cross])
@@ -168,7 +168,7 @@ def event_residuals(
     for i in range(len(u)):
         used = np.isfinite(seen.share[i])
         share, at = seen.share[i][used], seen.rho[i][used] * readout
-        slack = np.clip(3.0 * seen.noise[i][used], 0.02, 0.25)
+        slack = slack_of(seen.noise[i][used])
         smear = float(seen.band_height[i]) * abs(readout)
         wide, narrow = max(exposure, smear), max(min(exposure, smear), 1e-6)
         partial = (share > slack) & (share < 1 - slack)
