@@ -7,7 +7,7 @@ sound (through a room, the way through the air, noise).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -58,10 +58,8 @@ class Scene:
     scatter_ms: F64 | None = None
     seed: int = 0
     length_s: float = 0.0
-    rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
-        self.rng = np.random.default_rng(self.seed)
         self.length_s = self.length_s or float(self.events_s[-1]) + 1.5
 
     # -------------------------------------------------------------- pictures
