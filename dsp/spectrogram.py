@@ -57,6 +57,15 @@ def _mel_weights(fs: int, size: int, bands: int) -> tuple[Floats, Floats]:
     return weights, corners[1:-1]
 
 
+def _window(name: str, size: int) -> Floats:
+    """A periodic window. The usual one is written out: scipy.signal takes a second to load."""
+    if name == "hann":
+        return np.asarray(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size), np.float64)
+    from scipy.signal import get_window
+
+    return np.asarray(get_window(name, size), np.float64)
+
+
 class SpectrogramStream:
     """The streaming form, for a live display: `push` returns the rows that a block completes.
 
@@ -73,8 +82,6 @@ class SpectrogramStream:
         window: str = "hann",
         mel: int | None = None,
     ):
-        from scipy.signal import get_window
-
         if not (isinstance(fs, (int, np.integer)) and 1000 <= fs <= 768_000):
             raise InputError(f"a sample rate must be a whole number of Hz from 1000 to 768000, not {fs!r}")
         self.fs = int(fs)
@@ -84,7 +91,7 @@ class SpectrogramStream:
         if window not in WINDOWS:
             raise InputError(f"unknown window {window!r}; one of {', '.join(WINDOWS)}")
         self._size, self._hop = round(window_s * fs), round(hop_s * fs)
-        w = get_window(window, self._size)
+        w = _window(window, self._size)
         self._window = w * (2.0 / w.sum())
         self.frequencies_hz: Floats = np.fft.rfftfreq(self._size, 1.0 / fs).astype(np.float64)
         self._mel: Floats | None = None

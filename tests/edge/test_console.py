@@ -17,7 +17,7 @@ from edge.console.address import Listening, is_loopback, listen
 from edge.console.feed import BANDS, EVENTS, ROWS, Feed, Spectrum, slim
 from edge.console.guard import Guard
 from edge.console.settings import Eye
-from edge.stream import Publisher
+from edge.stream import Header, Message, Publisher
 from recordings import geometry
 from recordings.camera_model import CameraModel
 
@@ -151,20 +151,29 @@ def test_a_direction_is_drawn_where_the_camera_sees_it() -> None:
     assert Eye(None).place(0.0, 0.0, 1.0) == {}
 
 
+def foa(sound: np.ndarray, t_ns: int) -> Message:
+    four = np.repeat(sound[:, None], 4, axis=1)
+    duration = len(sound) * 10**9 // 24000
+    header = Header(stream="foa24", epoch=1, seq=0, t_ns=t_ns, duration_ns=duration, shape=four.shape,
+                    dtype="float32", encoding="raw")  # fmt: skip
+    return Message(header, four.tobytes(), t_ns)
+
+
 def test_rows_of_the_spectrum_do_not_depend_on_the_blocks() -> None:
     rng = np.random.default_rng(2)
     sound = (0.1 * rng.standard_normal(24000)).astype(np.float32)
     found = []
-    for size in (240, 1000):
+    for size, asked in ((240, 1), (240, 1000), (1000, 3)):
         spectrum, rows = Spectrum(), []
-        for first in range(0, len(sound), size):
-            part = sound[first : first + size]
-            rows += spectrum.push(part, 5_000_000_000 + first * 10**9 // 24000, len(part) * 10**9 // 24000)
-        found.append(rows)
-    assert found[0] == found[1] and len(found[0]) == 25
+        for number, first in enumerate(range(0, len(sound), size)):
+            spectrum.add(foa(sound[first : first + size], 5_000_000_000 + first * 10**9 // 24000))
+            if number % asked == 0:
+                rows += spectrum.rows()
+        found.append(rows + spectrum.rows())
+    assert found[0] == found[1] == found[2] and len(found[0]) == 25
     assert found[0][0][0] == pytest.approx(5020, abs=1)
-    late = spectrum.push(sound[:960], 9_000_000_000, 40_000_000)  # after a gap the times are true again
-    assert [row[0] for row in late] == [pytest.approx(9020, abs=1)]
+    spectrum.add(foa(sound[:960], 9_000_000_000))  # after a gap the times are true again
+    assert [row[0] for row in spectrum.rows()] == [pytest.approx(9020, abs=1)]
 
 
 def test_long_evidence_is_cut_to_what_is_shown() -> None:
