@@ -345,7 +345,7 @@ def locate(
     point, information, chi2 = _solve(fit, start)
     rows = len(fit.rows(point, np.zeros(fit.unknowns.size)))
     dof = rows - 3
-    whole = np.linalg.inv(information)
+    whole = np.asarray(np.linalg.inv(information), np.float64)
     shortfalls = list(_behind(rays, point))
     if dof > 0 and chi2 > _limit(dof):
         shortfalls.append(
@@ -388,7 +388,10 @@ def locate(
         crossing,
         _method(sightings),
         tuple(s.name for s in sightings),
-        *(seen if seen is not None else (None, None, None, None)),
+        azimuth_deg=None if seen is None else seen[0],
+        elevation_deg=None if seen is None else seen[1],
+        distance_m=None if seen is None else seen[2],
+        angle_sigma_deg=None if seen is None else seen[3],
         shortfalls=tuple(shortfalls),
         warnings=tuple(warnings),
     )

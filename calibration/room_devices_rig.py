@@ -263,8 +263,8 @@ def _set_device(text: str, key: str, entry: Mapping[str, Any]) -> str:
     line = f"- {_flow(_typed(entry))}"
     if devices is None:
         if room is None:
-            end = "" if text.endswith("\n") else "\n"
-            return f"{text}{end}room:\n  devices:\n    {line}\n"
+            newline = "" if text.endswith("\n") else "\n"
+            return f"{text}{newline}room:\n  devices:\n    {line}\n"
         assert isinstance(room, yaml.MappingNode)
         if room.flow_style or not room.value:
             raise InputError(f"line {room.start_mark.line + 1}: `room` is on one line and has no devices")
@@ -293,7 +293,7 @@ def _set_device(text: str, key: str, entry: Mapping[str, Any]) -> str:
 
 def position_of(values: Any) -> Floats:
     """Three finite numbers, rounded to 0.1 mm: what stands in room.json stands in rig.yaml, to the digit."""
-    place = np.round(np.asarray(values, np.float64), 4) + 0.0
+    place = np.asarray(np.round(np.asarray(values, np.float64), 4) + 0.0, np.float64)
     if place.shape != (3,) or not np.isfinite(place).all():
         raise InputError(f"a position is three numbers in metres, not {values!r:.80}")
     return place

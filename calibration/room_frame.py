@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from calibration.board import Board
 from calibration.camera_detect import Detection
@@ -68,7 +68,7 @@ def direction_of_words(text: str, what: str = "a direction") -> Floats:
         angle = np.radians(numbers[0])
         return np.array([np.cos(angle), np.sin(angle), 0.0])
     if len(numbers) == 3 and np.isfinite(numbers).all() and np.linalg.norm(numbers) > 1e-6:
-        return np.asarray(numbers / np.linalg.norm(numbers))
+        return np.array(numbers) / np.linalg.norm(numbers)
     raise InputError(
         f"{what} is one of {', '.join(_WORDS)}, an angle in degrees from +x towards +y, or three numbers; "
         f"not {text!r}"
@@ -182,7 +182,7 @@ def standpoints(
     n = len(points_m)
     best = found[0][3]
     floor = 2 * n * noise_px**2
-    kept = []
+    kept: list[Standpoint] = []
     for rotation, place, information, error in found:
         if kept and error + floor > _TWO_FIT**2 * (best + floor):
             continue
@@ -339,7 +339,7 @@ class Averaged:
     """Corners of one board seen from one place: ids (n,), points_px (n, 2) means; used and left: names of the
     pictures; scatter_px: of one corner between pictures, None for one picture."""
 
-    ids: Floats
+    ids: NDArray[np.intp]
     points_px: Floats
     used: list[str]
     left: list[tuple[str, str]]

@@ -99,14 +99,14 @@ def annotated(image: NDArray[np.uint8], frame: SavedFrame, devices: dict[str, An
         line(origin + share * (tip - origin), _BGR[name], 2 * thick)
         end = pixels(tip)[0]
         if np.isfinite(end).all():
-            labels.add(*(float(v) / size for v in end), name, 8, name)
+            labels.add(float(end[0]) / size, float(end[1]) / size, name, 8, name)
     for mark in marks_of(devices):
         _device(picture, pixels, mark, at.rotation, size, labels, thick)
     if frame.microphone is not None:
         place = pixels(frame.microphone[1])[0]
         if _inside(place, picture):
             _disc(picture, place, 6 * size, _BGR["mic"])
-            labels.add(*(float(v) / size for v in place), "microphone", 10, "mic")
+            labels.add(float(place[0]) / size, float(place[1]) / size, "microphone", 10, "mic")
     for placed in labels.placed():
         _words(picture, placed, size, _BGR[placed.kind])
     return np.asarray(picture)
