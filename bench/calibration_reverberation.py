@@ -247,7 +247,8 @@ def _pyrato_decays(folder: Path, seeds: int) -> None:
     for first in range(0, len(rows), step):
         for floor, row in zip(floors, rows[first + 1 : first + step], strict=True):
             for key, value in row.items():
-                scores[floor].add(value, rows[first][key])
+                if rows[first][key] is not None:
+                    scores[floor].add(value, rows[first][key])
     peer("pyrato, floor -45 dB: worst", scores[-45].worst, "%")
     for floor in (-40, -45, -50):
         score = scores[floor]
@@ -278,7 +279,7 @@ def _omni(rng: np.random.Generator, rt_s: float) -> F64:
 def _rooms(count: int, pyrato: Path | None) -> None:
     bands = bands_for(FS)
     score, careless, chain = Score(), Score(), Score()
-    sweep = Sweep(FS, 3.0, 60.0, 11000.0)
+    sweep = Sweep(FS, 4.0, 50.0, 11000.0)
     noisy_ones, truths = [], []
     for k, rt in enumerate(np.linspace(0.2, 0.6, count)):
         rng = np.random.default_rng([SEED, 3, k])
@@ -314,7 +315,8 @@ def _rooms(count: int, pyrato: Path | None) -> None:
         found = by_pyrato(pyrato, [*truths, *noisy_ones])
         for truth, row in zip(found[: len(truths)], found[len(truths) :], strict=True):
             for key, value in row.items():
-                theirs.add(value, truth[key])
+                if truth[key] is not None:
+                    theirs.add(value, truth[key])
         peer(f"pyrato, the same rooms, floor -45 dB: worst of {len(theirs.errors)}", theirs.worst, "%")
 
 

@@ -11,7 +11,7 @@ import typer
 from dsp.errors import CheckFailed, InputError
 from recordings.terminal import emit, progress
 
-SWEEP = "8 60 18000"
+SWEEP = "8 50 18000"
 
 
 def rt60(

@@ -208,7 +208,7 @@ def _decay(pieces: tuple[_Spectrum, ...], begin: int, frames: int, fs: int, band
     y = pieces[0].filtered(band)
     zero, end = begin + pieces[0].pad, frames + pieces[0].pad  # the direct sound, the end of the recording
     # What the filter, running backwards, brings from after the end is missing just before it.
-    end -= min(round(1.5 / width * fs), (end - zero) // 10)
+    end -= min(round(3 / width * fs), (end - zero) // 10)
     squared = y**2
     step = max(1, round(max(1 / width, 0.002) * fs))
     blocks = squared[zero : zero + (end - zero) // step * step].reshape(-1, step).mean(axis=1)

@@ -21,6 +21,8 @@ from dsp.errors import InputError
 LONGEST_S = 12.0  # of a response
 MANY_PPM = 150.0
 _AGREE_PPM = 30.0
+# How far inside the sweep an octave must be: the skirts of its filter reach out, and low sounds ring longer.
+_BELOW, _ABOVE = 1.7, 1.3
 _CLAP_RISE_DB, _CLAP_APART_S = 20.0, 0.5
 
 
@@ -129,7 +131,7 @@ def of_sweeps(x: Floats, fs: int, sweep: Sweep, place: str) -> list[Response]:
         last = round(starts[i + 1] * fs) - round(0.05 * fs) if i + 1 < len(starts) else len(x)
         last = min(last, begin + length + round(LONGEST_S * fs))
         part = x[first:last]
-        response = deconvolve(part, own)[:, 0]
+        response = flattened(deconvolve(part, own)[:, 0], own)
         direct = begin - first + length - 1
         heard = last - begin - length  # frames after the sweep's end
         if heard < 0.15 * fs:
@@ -149,13 +151,23 @@ def of_sweeps(x: Floats, fs: int, sweep: Sweep, place: str) -> list[Response]:
             "the recording ends with the sweep: record on, for as long as the room sounds and a second more"
         )
     several = len(found) > 1
-    top = min(sweep.high_hz / 1.03, 0.45 * fs)
+    low, top = _BELOW * sweep.low_hz, min(sweep.high_hz, 0.46 * fs) / _ABOVE
     return [
-        Response(
-            f"{place} at {start:.1f} s" if several else place, place, h, fs, 1.2 * sweep.low_hz, top, told
-        )
+        Response(f"{place} at {start:.1f} s" if several else place, place, h, fs, low, top, told)
         for h, (start, told) in zip(bare, found, strict=True)
     ]
+
+
+def flattened(response: Floats, sweep: Sweep) -> Floats:
+    """(frames,) without the ripples that sweep and inverse filter leave near the ends of their band: what a
+    short sweep does to its lowest octave is otherwise heard as part of the room."""
+    length = len(sweep.signal)
+    size = 1 << (len(response) + 2 * length).bit_length()
+    both = np.fft.rfft(sweep.signal, size) * np.fft.rfft(sweep.inverse, size)
+    # Its impulse is at frame length - 1; moved to 0.
+    both *= np.exp(2j * np.pi * np.arange(size // 2 + 1) * (length - 1) / size)
+    gain = np.conj(both) / (np.abs(both) ** 2 + 0.1**2)
+    return np.asarray(np.fft.irfft(np.fft.rfft(response, size) * gain, size)[: len(response)])
 
 
 # ------------------------------------------------------------------ responses, claps

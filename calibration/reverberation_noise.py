@@ -59,8 +59,8 @@ def fit_late_decay(energy: Floats, step_s: float, dof: float) -> LateDecay | Non
     last = _fit_late(energy, step_s, dof, (wide.a, wide.k, max(wide.n, 1e-9 * n0)), n0, _LAST_DB)
     if last is None:
         return wide
-    differs = abs(np.log(last.k / wide.k)) > 2 * np.sqrt(last.covariance[1, 1])
-    chosen = last if differs else wide
+    sigma = float(np.sqrt(last.covariance[1, 1]))
+    chosen = last if sigma < 0.25 and abs(np.log(last.k / wide.k)) > 2 * sigma else wide
     return replace(chosen, excess=_excess(energy, step_s, dof, chosen))
 
 
@@ -87,7 +87,8 @@ def _fit_late(
     covariance = np.zeros((3, 3))
     for _ in range(30):
         knee = np.log(max(a / max(n, 1e-300), 1.0)) / k
-        first_s = max(0.0, min(knee, end_s) - late_db / DB / k)
+        # At least a fifth of all, else a drop at the very end of a file makes the fit ever shorter.
+        first_s = max(0.0, min(knee, end_s) - max(late_db / DB / k, 0.2 * min(knee, end_s)))
         used = t >= min(first_s, t[-min(_LEAST, len(t))])
         if used.sum() < _LEAST:
             return None
