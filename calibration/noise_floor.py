@@ -1,6 +1,6 @@
 """The noise floor of each channel: per octave band and A-weighted, from a stretch in which nothing sounds.
 
-Power densities by Welch's method (IEEE Trans. AU-15, 1967), windows of a quarter of a second; octave bands
+Power densities by Welch's method (IEEE Trans. AU-15, 1967), windows of half a second; octave bands
 with the edges of IEC 61260-1 (G = 10^0.3, mid-band 1 kHz), A-weighting by the formula of IEC 61672-1, both
 on the densities, so that neither has the skirts of a filter. Levels are dB re full scale (RMS; a full-scale
 sine is -3.01) or, with a calibrator's level, dB SPL.
@@ -22,7 +22,7 @@ from dsp.weighting import a_weighting_db
 OCTAVES_HZ = (31.5, 63.0, 125.0, 250.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0)
 CALIBRATOR_DB = 94.0
 LEAST_S = 1.0
-_WINDOW_S = 0.25
+_WINDOW_S = 0.5
 _STEADY_DB = 6.0
 _G = 10**0.3
 

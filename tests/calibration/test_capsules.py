@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import dsp
+from bench.capsule_scene import FS, RADIUS_M, TO_B, directions, responses
 from calibration.capsules_fit import fit_capsules
 from calibration.capsules_response import Direction
 from dsp.errors import CheckFailed, InputError
-from tests.calibration.capsule_scene import FS, RADIUS_M, TO_B, directions, responses
 
 MADE = responses(np.random.default_rng(3))
 

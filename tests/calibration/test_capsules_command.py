@@ -10,6 +10,7 @@ import soundfile
 from scipy.signal import fftconvolve
 
 import dsp
+from bench.capsule_scene import FS, TO_B, responses
 from calibration.capsules_command import capsules
 from calibration.capsules_files import SIX, from_folder, from_recording
 from calibration.capsules_fit import fit_capsules
@@ -18,7 +19,6 @@ from calibration.result import load
 from calibration.sweep import Sweep
 from dsp.errors import CheckFailed, InputError
 from recordings.capsule_correction import read_correction
-from tests.calibration.capsule_scene import FS, TO_B, responses
 
 SWEEP = Sweep(FS, 1.0, 120.0, 10500.0)
 GAINS_DB = np.array([0.5, -0.8, 0.4, -0.1])
