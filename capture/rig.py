@@ -162,6 +162,14 @@ class Log(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class Security(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Who may come to the stream and the commands (docs/security.md). Loopback needs no set-up; an address
+    that the network reaches needs keys, made by `hearth keys`."""
+
+    keys: Text | None = None  # folder of keys; default: $HEARTH_KEYS, else ~/.config/hearth/keys
+    loopback: Literal["open", "keys"] = "open"  # keys: programs of other users of this machine need one too
+
+
 class Virtual(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The virtual room's settings; used when a source is `virtual`."""
 
@@ -185,6 +193,7 @@ class Rig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     room: Room = msgspec.field(default_factory=Room)
     storage: Storage = msgspec.field(default_factory=Storage)
     endpoints: Endpoints = msgspec.field(default_factory=Endpoints)
+    security: Security = msgspec.field(default_factory=Security)
     log: Log = msgspec.field(default_factory=Log)
     virtual: Virtual = msgspec.field(default_factory=Virtual)
 

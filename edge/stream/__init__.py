@@ -4,10 +4,13 @@
 table of every message, `COMMANDS` of every command.
 """
 
+from edge.stream.access import Access
 from edge.stream.aio import AsyncClient
 from edge.stream.client import Client
 from edge.stream.command_client import CommandClient, CommandError, CommandTimeout
 from edge.stream.command_server import CommandServer
+from edge.stream.keys import AccessDenied
+from edge.stream.keys_folder import ClientKeys
 from edge.stream.messages import COMMANDS, MESSAGES, STREAMS, VERSION, Header, MessageError, MessageSpec
 from edge.stream.publisher import Publisher
 from edge.stream.received import Message, StreamEnded, StreamLost, StreamTimeout
@@ -19,8 +22,11 @@ __all__ = [
     "MESSAGES",
     "STREAMS",
     "VERSION",
+    "Access",
+    "AccessDenied",
     "AsyncClient",
     "Client",
+    "ClientKeys",
     "ClockState",
     "CommandClient",
     "CommandError",

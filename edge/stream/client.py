@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,9 +17,11 @@ import zmq
 
 from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError, InputError
-from edge.stream.addresses import require_loopback, same_host
+from edge.stream.addresses import same_host
 from edge.stream.command_client import CommandClient
+from edge.stream.connection import Connection, Keys, keys_for
 from edge.stream.counting import StreamCount
+from edge.stream.keys import AccessDenied
 from edge.stream.messages import (
     MAX_PAYLOAD_BYTES,
     MESSAGES,
@@ -54,9 +56,10 @@ class _Link:
     """One SUB socket and how far its handshake is."""
 
     socket: zmq.Socket[bytes]
+    connection: Connection
     address: str
     streams: tuple[str, ...]
-    greeting: bytes = field(default_factory=lambda: secrets.token_bytes(8))
+    greeting: bytes
     check: bytes | None = None
     confirmed_epoch: int | None = None
     heard_ns: int = 0
@@ -73,12 +76,14 @@ def _no_such_stream(unknown: list[str]) -> str:
 class Client:
     """Receives streams and sends commands.
 
-    stream_address:   the publisher's address (loopback or ipc).
+    stream_address:   the publisher's address.
     commands_address: the command server's address; only needed for `command` and `clock`. With it, the rig
                       also knows that this client is alive (`health` lists it under `name`).
     streams:          names of the table `MESSAGES`; None means all of them.
     max_queued:       messages of "every" and "reliable" streams kept for a slow reader; beyond it the oldest
                       is dropped and counted as `overflowed`.
+    keys:             a folder of keys or loaded ones (edge.stream.ClientKeys). Needed for a rig on another
+                      machine (there it defaults to the default folder); with it, loopback is encrypted too.
     on_ready:         called in the reading thread whenever `receive_nowait` may have something new to say.
 
     A thread of the client reads the sockets all the time, so a reader that sleeps finds the newest picture
@@ -95,8 +100,9 @@ class Client:
         max_queued: int = MAX_QUEUED,
         name: str | None = None,
         on_ready: Callable[[], None] | None = None,
+        keys: Keys = None,
     ) -> None:
-        require_loopback(stream_address)
+        self._keys = keys_for(keys, stream_address, commands_address)
         wanted = STREAMS if streams is None else tuple(dict.fromkeys(streams))
         unknown = [name for name in wanted if name not in STREAMS]
         if unknown or not wanted:
@@ -104,8 +110,8 @@ class Client:
         self.stream_address = stream_address
         self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
         self._on_ready = on_ready
-        self._commands = CommandClient(commands_address) if commands_address else None
-        self._clock = RigClock(commands_address, name) if commands_address else None
+        self._commands = CommandClient(commands_address, self._keys) if commands_address else None
+        self._clock = RigClock(commands_address, name, self._keys) if commands_address else None
         self._counts = {name: StreamCount() for name in wanted}
         self._latest_streams = tuple(n for n in wanted if MESSAGES[n].delivery == "latest")
         self._main_streams = tuple(n for n in wanted if MESSAGES[n].delivery != "latest")
@@ -121,7 +127,12 @@ class Client:
         self._closing = threading.Event()
         self._context = zmq.Context()
         self._poller = zmq.Poller()
-        self._main = self._connect(stream_address, self._main_streams)
+        self._told_problem: str | None = None
+        try:
+            self._main = self._connect(stream_address, self._main_streams)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
         self._latest: _Link | None = None
         self._thread = threading.Thread(target=self._read, name="stream-client", daemon=True)
         self._thread.start()
@@ -150,9 +161,16 @@ class Client:
     def wait_connected(self, timeout_s: float = 5.0) -> None:
         """Wait until all subscriptions are known to be active: nothing published from now on is missed.
 
-        Raises StreamTimeout when no publisher answers in time.
+        Raises StreamTimeout when no publisher answers in time, AccessDenied as soon as it is clear that the
+        rig and this client do not accept each other's keys.
         """
-        if not self._connected.wait(timeout_s):
+        deadline = time.monotonic() + timeout_s
+        while not self._connected.wait(max(0.0, min(_LOOK_S, deadline - time.monotonic()))):
+            if (problem := self._problem()) is not None:
+                self._told_problem = problem
+                raise AccessDenied(problem)
+            if time.monotonic() < deadline:
+                continue
             raise StreamTimeout(
                 f"no publisher answered at {self.stream_address} within {timeout_s:g} s; is `hearth live` on?"
             )
@@ -160,7 +178,8 @@ class Client:
     @property
     def connected(self) -> bool:
         """The handshake is done and the publisher was heard within the last few seconds."""
-        return self._connected.is_set() and monotonic_ns() - self._main.heard_ns < SILENT_S * 1e9
+        heard = monotonic_ns() - self._main.heard_ns < SILENT_S * 1e9
+        return self._connected.is_set() and heard and self._main.connection.problem is None
 
     @property
     def clock(self) -> RigClock:
@@ -175,7 +194,8 @@ class Client:
         """The next message.
 
         Raises StreamTimeout after `timeout_s` without one, StreamLost (a StreamTimeout) as soon as the
-        publisher's heartbeat is missing for SILENT_S, whatever `timeout_s` is, StreamEnded at the end.
+        publisher's heartbeat is missing for SILENT_S, whatever `timeout_s` is, AccessDenied (once) when the
+        rig and this client do not accept each other's keys, StreamEnded at the end.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -201,6 +221,9 @@ class Client:
                 raise StreamEnded("this client is closed")
             if self._error is not None:
                 raise DeviceError(f"this client cannot read any more: {self._error}") from self._error
+            if (problem := self._problem()) is not None and problem != self._told_problem:
+                self._told_problem = problem
+                raise AccessDenied(problem)
             silent_s = (monotonic_ns() - self._main.heard_ns) / 1e9
             if self._main.heard_ns and silent_s > SILENT_S and not self._told_lost:
                 self._told_lost = True
@@ -246,6 +269,14 @@ class Client:
             f"the publisher at {self.stream_address} lives, but sent nothing on {names} for {timeout_s:g} s"
         )
 
+    def _problem(self) -> str | None:
+        """Why a connection does not come about for want of a key."""
+        links = (self._main, self._latest)
+        found = [link.connection.problem for link in links if link is not None and link.connection.problem]
+        if not found:
+            self._told_problem = None
+        return found[0] if found else None
+
     # --- the reading thread: the only one that touches the sockets ---
 
     def _connect(self, address: str, streams: tuple[str, ...]) -> _Link:
@@ -261,17 +292,12 @@ class Client:
             zmq.HEARTBEAT_IVL, 2000
         )  # finds a host that vanished, where TCP would wait for long
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10000)
-        if address.startswith("tcp://["):
-            socket.setsockopt(zmq.IPV6, 1)
-        link = _Link(socket, address, streams)
         for name in (*streams, "beat"):
             socket.setsockopt(zmq.SUBSCRIBE, topic(name))
-        socket.setsockopt(zmq.SUBSCRIBE, topic("hello", link.greeting))
-        try:
-            socket.connect(address)
-        except zmq.ZMQError as error:
-            self._context.destroy(linger=0)
-            raise InputError(f"cannot connect to {address!r}: {error}") from None
+        greeting = secrets.token_bytes(8)
+        socket.setsockopt(zmq.SUBSCRIBE, topic("hello", greeting))
+        connection = Connection(self._context, socket, address, self._keys)
+        link = _Link(socket, connection, address, streams, greeting)
         self._poller.register(socket, zmq.POLLIN)
         return link
 
@@ -286,6 +312,8 @@ class Client:
                 for link in (self._main, self._latest):
                     if link is not None and link.socket in waiting:
                         self._drain(link)
+                    if link is not None and link.connection.look():
+                        self._notify()
         except Exception as error:
             log.exception("the stream client's reading thread failed")
             self._error = error
@@ -411,6 +439,6 @@ class Client:
             return
         if self._latest is not None:
             self._poller.unregister(self._latest.socket)
+            self._latest.connection.close()
             self._latest.socket.close(linger=0)
-        require_loopback(address)
         self._latest = self._connect(address, self._latest_streams)

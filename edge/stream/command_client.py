@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import zmq
 
 from dsp.errors import CheckFailed, DeviceError, HearthError, InputError, MissingDependency
-from edge.stream.addresses import require_loopback
+from edge.stream.connection import Connection, Keys, keys_for
+from edge.stream.keys import AccessDenied
 from edge.stream.messages import MAX_COMMAND_BYTES, Reply, Request, encode_data
 
 _KNOWN: dict[str, type[HearthError]] = {
@@ -31,10 +34,14 @@ class CommandTimeout(DeviceError):
 
 
 class CommandClient:
-    """A connection to a `CommandServer`. Thread-safe: one command at a time."""
+    """A connection to a `CommandServer`. Thread-safe: one command at a time.
 
-    def __init__(self, address: str) -> None:
-        require_loopback(address)
+    keys: a folder of keys or loaded ones (edge.stream.ClientKeys); needed off loopback, where the default
+    folder is used without it.
+    """
+
+    def __init__(self, address: str, keys: Keys = None) -> None:
+        loaded = keys_for(keys, address)
         self.address = address
         self._lock = threading.Lock()
         self._context = zmq.Context()
@@ -43,19 +50,18 @@ class CommandClient:
         self._socket.setsockopt(zmq.REQ_RELAXED, 1)
         self._socket.setsockopt(zmq.REQ_CORRELATE, 1)
         self._socket.setsockopt(zmq.LINGER, 0)
-        if address.startswith("tcp://["):
-            self._socket.setsockopt(zmq.IPV6, 1)
         try:
-            self._socket.connect(address)
-        except zmq.ZMQError as error:
+            self._connection = Connection(self._context, self._socket, address, loaded)
+        except BaseException:
             self._context.destroy(linger=0)
-            raise InputError(f"cannot connect to {address!r}: {error}") from None
+            raise
 
     def command(self, op: str, timeout_s: float = 5.0, **args: Any) -> dict[str, Any]:
         """Carry out `op` and return its data.
 
         Raises the error that the service raised when it is one of the HearthError family, CommandError for
-        any other, CommandTimeout when no answer comes within `timeout_s`.
+        any other, AccessDenied as soon as it is clear that the rig and this client do not accept each other's
+        keys, CommandTimeout when no answer comes within `timeout_s`.
         """
         body = encode_data(Request(op=op, args=args))
         if len(body) > MAX_COMMAND_BYTES:
@@ -63,12 +69,7 @@ class CommandClient:
         with self._lock:
             if self._socket.closed:
                 raise DeviceError("this command client is closed")
-            self._socket.send(body)
-            if not self._socket.poll(int(timeout_s * 1000), zmq.POLLIN):
-                raise CommandTimeout(
-                    f"{op}: no answer from {self.address} within {timeout_s:g} s; is `hearth live` running?"
-                )
-            answer = self._socket.recv()
+            answer = self._exchange(op, body, timeout_s)
         try:
             reply = msgspec.msgpack.decode(answer, type=Reply)
         except (msgspec.DecodeError, ValueError) as error:
@@ -79,6 +80,31 @@ class CommandClient:
             raise CommandError("MalformedReply", f"{op} failed without saying why")
         known = _KNOWN.get(reply.error.type)
         raise known(reply.error.detail) if known else CommandError(reply.error.type, reply.error.detail)
+
+    def _exchange(self, op: str, body: bytes, timeout_s: float) -> bytes:
+        deadline = time.monotonic() + timeout_s
+        self._connection.retry()  # perhaps the key was entered meanwhile
+        refusals, sent = self._connection.refusals, False
+        poller = zmq.Poller()
+        for socket in (self._socket, self._connection.monitor):
+            poller.register(socket, zmq.POLLIN)
+        while True:
+            if not sent:
+                with suppress(zmq.Again):  # a refused connection is none, and would block
+                    self._socket.send(body, zmq.NOBLOCK)
+                    sent = True
+            left_s = deadline - time.monotonic()
+            waiting = dict(poller.poll(max(0, min(int(left_s * 1000) + 1, 200 if sent else 20))))
+            if self._socket in waiting:
+                return self._socket.recv()
+            self._connection.look()
+            problem = self._connection.problem
+            if problem is not None and (self._connection.refusals > refusals or left_s <= 0):
+                raise AccessDenied(problem)
+            if left_s <= 0:
+                raise CommandTimeout(
+                    f"{op}: no answer from {self.address} within {timeout_s:g} s; is `hearth live` running?"
+                )
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""

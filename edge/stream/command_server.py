@@ -12,8 +12,11 @@ import zmq
 
 from capture.blocks import monotonic_ns
 from dsp.errors import HearthError, InputError
+from edge.stream.access import Access
 from edge.stream.addresses import bind
 from edge.stream.clients import Clients
+from edge.stream.guard import Guard, Limit
+from edge.stream.local_door import LocalDoor
 from edge.stream.messages import (
     MAX_COMMAND_BYTES,
     REJECTIONS,
@@ -23,11 +26,19 @@ from edge.stream.messages import (
     encode_data,
     unpack_request,
 )
+from edge.stream.pace import Pace
 from edge.stream.time_sync import clock_id
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[..., dict[str, Any] | None]
+
+# Read per second, of all clients together; ZeroMQ takes from each in turn, so a flood only makes its own
+# queue long. What waits is bounded by the marks: messages per client.
+_RATE_PER_S, _BURST = 2000.0, 200.0
+_RECEIVED_HWM, _SENT_HWM = 64, 256
+_LIMIT = Limit(burst_bytes=8 << 20, bytes_s=1 << 20, unfinished_bytes=4 << 20)
+_MAX_DETAIL = 4000  # characters of an error's text: an answer must not be longer than what it answers
 
 _OWN = ("time.ping", "client.beat")  # come by themselves all the time; not counted as commands served
 
@@ -41,10 +52,12 @@ class CommandServer:
     "InternalError". Requests that are malformed, oversized or of another version are counted in `rejected`
     and answered with an error.
     `time.ping` and `client.beat` it answers itself; `clients` knows which clients are alive.
-    Raises InputError for an address off loopback, DeviceError for one in use.
+    access: keys of the rig and the list of allowed clients; needed for an address off loopback.
+    `local_address` is then one for programs of the same user on this host, otherwise it is `address`.
+    Raises InputError for an address off loopback without keys, DeviceError for one in use.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: Access | None = None) -> None:
         self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
         self.served = 0
         self.clients = Clients()
@@ -59,12 +72,24 @@ class CommandServer:
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 500)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, 4 * MAX_COMMAND_BYTES)  # beyond it ZeroMQ cuts the connection
+        self._socket.setsockopt(zmq.MAXMSGSIZE, 2 * MAX_COMMAND_BYTES)  # beyond it ZeroMQ cuts the connection
+        self._socket.setsockopt(zmq.RCVHWM, _RECEIVED_HWM)
+        self._socket.setsockopt(zmq.SNDHWM, _SENT_HWM)
+        self.access = access or Access()
+        self._guard = Guard(self._context, self.access)
+        self._door = LocalDoor("commands", address, self.access)
+        self._pace = Pace(_RATE_PER_S, _BURST)
         try:
-            self.address = bind(self._socket, address, "commands")
+            self._guard.watch(self._socket, "the command socket", address, _LIMIT)
+            self._door.bind(self._socket)
+            self.address = bind(self._socket, address, "commands", self.access)
+            self.local_address = self._door.address or self.address
         except BaseException:
+            self._guard.close()
             self._context.destroy(linger=0)
+            self._door.close()
             raise
+        self._guard.start()
         self._thread = threading.Thread(target=self._serve, name="command-server", daemon=True)
         self._thread.start()
 
@@ -84,7 +109,9 @@ class CommandServer:
             return
         self._closing.set()
         self._thread.join()
+        self._guard.close()
         self._context.destroy()
+        self._door.close()
 
     def _list(self) -> dict[str, Any]:
         return {"ops": sorted(self._handlers)}
@@ -107,8 +134,12 @@ class CommandServer:
                     self.clients.expire()
             if not self._socket.poll(100, zmq.POLLIN):
                 continue
-            parts = self._socket.recv_multipart()
+            frames = self._socket.recv_multipart(copy=False)
             self._arrived_ns = monotonic_ns()
+            self._pace.take(self._closing)
+            if not self._guard.heard(0, frames[-1]):
+                continue  # revoked
+            parts = [frame.bytes for frame in frames]
             # Everything before the body (identity, REQ's numbers and delimiter) goes back as it came.
             reply = self._answer(parts)
             if reply is not None:
@@ -136,6 +167,7 @@ class CommandServer:
         except Exception as error:
             log.exception("the handler of %s failed", op)
             failure = ReplyError(type="InternalError", detail=f"{op} failed: {type(error).__name__}: {error}")
+        failure.detail = failure.detail[:_MAX_DETAIL]
         return encode_data(Reply(ok=False, error=failure))
 
     def _call(self, op: str, args: dict[str, Any]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import secrets
@@ -15,7 +16,10 @@ from numpy.typing import NDArray
 
 from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError, InputError
+from edge.stream.access import Access
 from edge.stream.addresses import bind
+from edge.stream.guard import Guard, Limit
+from edge.stream.local_door import LocalDoor
 from edge.stream.messages import MESSAGES, Encoding, Header, describe_payload, pack, topic
 
 log = logging.getLogger(__name__)
@@ -29,23 +33,33 @@ LATEST_HWM = 2
 LATEST_SOCKET_BUFFER = 256 * 1024
 BEAT_S = 1.0
 SUBSCRIPTIONS_S = 0.02  # how soon a handshake is answered
+# What subscribers may send: a few hundred bytes of subscriptions, then heartbeats. Each subscription stays in
+# ZeroMQ's memory as long as its connection stands.
+_LIMIT = Limit(burst_bytes=128 << 10, bytes_s=4 << 10, unfinished_bytes=256 << 10)
+_MAX_SUBSCRIPTION_BYTES = 1024  # CURVE's own handshake needs 300
+_MAX_RECEIVED = 1000  # subscriptions read at a time, and handshakes that may wait for an answer
+_MAX_ANSWERED = 20  # handshakes answered at a time: they must not hold up what is published
 
 
 class Publisher:
     """Sends messages of the table `MESSAGES` to any number of subscribers.
 
     address:        where everything but pictures goes, e.g. "tcp://127.0.0.1:5771" (port 0: the system
-                    chooses; `address` tells). Loopback or ipc only.
+                    chooses; `address` tells).
     latest_address: where streams with delivery "latest" (video) go. Default: the same host with a port that
                     the system chooses, or `<path>-latest` for ipc; the handshake tells it to clients.
+    access:         keys of the rig and the list of allowed clients; needed for an address off loopback.
+                    `local_address` is then an ipc address for programs of the same user on this host, who
+                    need no key; otherwise it is `address`.
 
     Thread-safe: any thread may publish; one lock makes the order on the wire the order of the numbers.
     Nothing blocks on a slow subscriber: beyond its queue, messages for that one are dropped, which it sees by
     `seq`.
-    Raises InputError for an address off loopback, DeviceError for one in use.
+    What subscribers send that is no subscription is counted in `rejected` and dropped.
+    Raises InputError for an address off loopback without keys, DeviceError for one in use.
     """
 
-    def __init__(self, address: str, latest_address: str | None = None) -> None:
+    def __init__(self, address: str, latest_address: str | None = None, access: Access | None = None) -> None:
         self.epoch = secrets.randbits(48)
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
@@ -55,14 +69,28 @@ class Publisher:
         self._closing = threading.Event()
         self._context = zmq.Context()
         self._sockets: list[zmq.Socket[bytes]] = []
+        self._wishes: collections.deque[tuple[zmq.Socket[bytes], bytes]] = collections.deque()
+        self.rejected = {"malformed": 0, "flooded": 0}
+        self.access = access or Access()
+        self._guard = Guard(self._context, self.access)
+        self._door = LocalDoor("stream", address, self.access)
         try:
             self._main = self._open(EVERY_HWM)
-            self.address = bind(self._main, address, "stream")
+            self._guard.watch(self._main, "the stream", address, _LIMIT)
+            self._door.bind(self._main)
+            self.address = bind(self._main, address, "stream", self.access)
+            self.local_address = self._door.address or self.address
+            latest_address = latest_address or _beside(self.address)
             self._latest = self._open(LATEST_HWM, LATEST_SOCKET_BUFFER)
-            self.latest_address = bind(self._latest, latest_address or _beside(self.address), "stream")
+            self._guard.watch(self._latest, "the pictures", latest_address, _LIMIT)
+            self._door.bind(self._latest, "-latest")
+            self.latest_address = bind(self._latest, latest_address, "stream", self.access)
         except BaseException:
+            self._guard.close()
             self._context.destroy(linger=0)
+            self._door.close()
             raise
+        self._guard.start()
         self._thread = threading.Thread(target=self._serve, name="stream-publisher", daemon=True)
         self._thread.start()
 
@@ -70,7 +98,7 @@ class Publisher:
         socket: zmq.Socket[bytes] = self._context.socket(zmq.XPUB)
         socket.setsockopt(zmq.SNDHWM, hwm)
         socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # a client that comes back is seen to subscribe again
-        socket.setsockopt(zmq.MAXMSGSIZE, 4096)  # what subscribers send: subscriptions
+        socket.setsockopt(zmq.MAXMSGSIZE, _MAX_SUBSCRIPTION_BYTES)  # beyond it ZeroMQ cuts the connection
         if buffer is not None:
             socket.setsockopt(zmq.SNDBUF, buffer)
         self._sockets.append(socket)
@@ -153,40 +181,52 @@ class Publisher:
             self._closed = True
         self._closing.set()
         self._thread.join()
+        self._guard.close()
         with self._lock:
             self._beat(closing=True)
             for socket in self._sockets:
                 socket.close(linger=int(linger_s * 1000))
         self._context.term()
+        self._door.close()
 
     def _serve(self) -> None:
         """Answer handshakes and send the heartbeat; the only reader of the sockets."""
         next_beat = time.monotonic()
         while not self._closing.wait(SUBSCRIPTIONS_S):
             with self._lock:
-                for socket in self._sockets:
-                    self._answer(socket)
+                for number, socket in enumerate(self._sockets):
+                    self._receive(number, socket)
+                for _ in range(min(len(self._wishes), _MAX_ANSWERED)):
+                    self._greet(*self._wishes.popleft())
                 if time.monotonic() >= next_beat:
                     self._beat()
                     next_beat = time.monotonic() + BEAT_S
 
-    def _answer(self, socket: zmq.Socket[bytes]) -> None:
+    def _receive(self, number: int, socket: zmq.Socket[bytes]) -> None:
+        """Read subscriptions; what is a handshake waits for its answer."""
         greeting = topic("hello")
-        for _ in range(1000):  # bounded: a flood of subscriptions must not hold the lock for long
+        for _ in range(_MAX_RECEIVED):  # bounded: a flood of subscriptions must not hold the lock for long
             try:
-                parts = socket.recv_multipart(zmq.NOBLOCK)
+                parts = socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            wish = parts[0]
-            if len(parts) != 1 or wish[:1] != b"\x01" or not wish[1:].startswith(greeting):
+            if not self._guard.heard(number, parts[0]):
                 continue
-            suffix = wish[1 + len(greeting) :]
-            if 1 <= len(suffix) <= 32:
-                retained = [
-                    {"stream": h.stream, "seq": h.seq, "t_ns": h.t_ns, "units": h.units, "data": h.data}
-                    for h in self._retained.values()
-                ]
-                self._send_own(socket, "hello", {"retained": retained}, suffix)
+            wish = parts[0].bytes
+            if len(parts) != 1 or wish[:1] not in (b"\0", b"\1"):
+                self.rejected["malformed"] += 1
+            elif wish.startswith(b"\1" + greeting) and 1 <= len(wish) - 1 - len(greeting) <= 32:
+                if len(self._wishes) < _MAX_RECEIVED:
+                    self._wishes.append((socket, wish[1 + len(greeting) :]))
+                else:
+                    self.rejected["flooded"] += 1
+
+    def _greet(self, socket: zmq.Socket[bytes], suffix: bytes) -> None:
+        retained = [
+            {"stream": h.stream, "seq": h.seq, "t_ns": h.t_ns, "units": h.units, "data": h.data}
+            for h in self._retained.values()
+        ]
+        self._send_own(socket, "hello", {"retained": retained}, suffix)
 
     def _beat(self, closing: bool = False) -> None:
         for socket in self._sockets:

@@ -15,6 +15,7 @@ import zmq
 
 from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError
+from edge.stream.connection import Connection, Keys, keys_for
 from edge.stream.messages import Reply, Request, encode_data
 from edge.stream.time_sync import ClockEstimator, ClockState, Exchange, clock_id
 
@@ -45,13 +46,15 @@ class RigClock:
 
     commands_address: of a CommandServer.
     name:             how the rig calls this client in `health`.
+    keys:             as for `edge.stream.Client`.
 
     The same thread sends the client's heartbeat once a second. All times are CLOCK_MONOTONIC in ns, the rig's
     or this host's. On the rig's own host both are the same clock, and the offset is exactly 0.
     """
 
-    def __init__(self, commands_address: str, name: str | None = None) -> None:
+    def __init__(self, commands_address: str, name: str | None = None, keys: Keys = None) -> None:
         self.address = commands_address
+        self._keys = keys_for(keys, commands_address)
         self.client_id = secrets.token_hex(8)
         self.name = default_name() if name is None else name[:64]
         self._own_clock = clock_id()
@@ -116,12 +119,11 @@ class RigClock:
         socket.setsockopt(zmq.IMMEDIATE, 1)  # what cannot be sent now is worth nothing later
         socket.setsockopt(zmq.RECONNECT_IVL, 100)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-        if self.address.startswith("tcp://["):
-            socket.setsockopt(zmq.IPV6, 1)
-        socket.connect(self.address)
+        connection = Connection(self._context, socket, self.address, self._keys)
         number, burst = 0, BURST
         next_ping = next_beat = time.monotonic()
         while not self._closing.is_set():
+            connection.look()
             now = time.monotonic()
             if now >= next_beat:
                 next_beat = now + BEAT_S
@@ -137,6 +139,7 @@ class RigClock:
             if socket.poll(min(int(wait_s * 1000) + 1, 100), zmq.POLLIN):
                 self._hear(socket)
         self._send(socket, b"", "client.beat", client=self.client_id, name=self.name, leaving=True)
+        connection.close()
         socket.close()
 
     def _send(self, socket: zmq.Socket[bytes], tag: bytes, op: str, **args: object) -> bool:

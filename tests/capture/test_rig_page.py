@@ -9,7 +9,20 @@ from typing import Any
 import msgspec
 import yaml
 
-from capture.rig import Camera, Device, Endpoints, Microphone, Person, Rig, Room, Storage, Virtual, parse_rig
+from capture.rig import (
+    Camera,
+    Device,
+    Endpoints,
+    Log,
+    Microphone,
+    Person,
+    Rig,
+    Room,
+    Security,
+    Storage,
+    Virtual,
+    parse_rig,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "rig.md"
 
@@ -31,6 +44,8 @@ def test_the_page_has_every_key_and_is_a_rig() -> None:
         (Person, shown["room"]["people"][0]),
         (Storage, shown["storage"]),
         (Endpoints, shown["endpoints"]),
+        (Security, shown["security"]),
+        (Log, shown["log"]),
         (Virtual, shown["virtual"]),
     ]
     for kind, part in parts:

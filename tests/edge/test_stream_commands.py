@@ -98,11 +98,9 @@ def test_many_clients_at_once(server: CommandServer) -> None:
     assert results == {number: [number + n for n in range(50)] for number in range(6)}
 
 
-def test_off_loopback_is_refused() -> None:
-    with pytest.raises(InputError, match="loopback only"):
+def test_off_loopback_is_refused_without_keys() -> None:
+    with pytest.raises(InputError, match="needs keys"):
         CommandServer("tcp://0.0.0.0:5772")
-    with pytest.raises(InputError, match="loopback only"):
-        CommandClient("tcp://192.168.0.2:5772")
 
 
 @pytest.fixture(scope="module")

@@ -206,10 +206,8 @@ def test_wrong_use_is_named() -> None:
     with pytest.raises(DeviceError, match="is closed"):
         publisher.publish("doa", 0, data={})
     for address in ("tcp://0.0.0.0:0", "tcp://*:0", "tcp://10.0.0.1:5771"):
-        with pytest.raises(InputError, match="loopback only"):
+        with pytest.raises(InputError, match="needs keys"):
             Publisher(address)
-        with pytest.raises(InputError, match="loopback only"):
-            Client(address)
 
 
 @pytest.fixture(scope="module")

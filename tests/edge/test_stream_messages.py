@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dsp.errors import InputError
-from edge.stream.addresses import require_loopback, same_host
+from edge.stream.addresses import parse, same_host, stays_here
 from edge.stream.counting import StreamCount
 from edge.stream.messages import (
     COMMANDS,
@@ -173,8 +173,8 @@ def test_the_document_shows_the_table_of_the_code() -> None:
     "address",
     ["tcp://127.0.0.1:5771", "tcp://127.8.8.8:0", "tcp://localhost:1", "tcp://[::1]:5771", "ipc:///tmp/x"],
 )
-def test_loopback_is_allowed(address: str) -> None:
-    assert require_loopback(address) == address
+def test_what_stays_on_this_machine(address: str) -> None:
+    assert stays_here(address)
 
 
 @pytest.mark.parametrize(
@@ -186,20 +186,40 @@ def test_loopback_is_allowed(address: str) -> None:
         "tcp://[::]:5771",
         "tcp://eth0:5771",
         "tcp://127.0.0.1.example.org:5771",
+        "tcp://[fe80::1%eth0]:5771",
+        "tcp://rig.local:5771",
+    ],
+)
+def test_what_leaves_it(address: str) -> None:
+    assert not stays_here(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
         "tcp://127.0.0.1:99999",
         "tcp://127.0.0.1",
+        "tcp://127.0.0.1:1;10.0.0.1:2",
+        "tcp://127.0.0.1;10.0.0.1:2",
         "udp://127.0.0.1:1",
+        "inproc://x",
+        "ipc://",
         "",
     ],
 )
 def test_anything_else_is_refused_with_advice(address: str) -> None:
     with pytest.raises(InputError, match=r"127\.0\.0\.1|a port is"):
-        require_loopback(address)
+        parse(address)
 
 
 def test_announced_addresses_are_reached_by_the_host_that_we_know() -> None:
     assert same_host("tcp://127.0.0.1:40001", "tcp://localhost:5771") == "tcp://localhost:40001"
     assert same_host("ipc:///run/x-latest", "ipc:///run/x") == "ipc:///run/x-latest"
+    assert same_host("tcp://0.0.0.0:40001", "tcp://rig.local:5771") == "tcp://rig.local:40001"
+    assert same_host("tcp://10.0.0.7:40001", "ipc:///run/x") == "ipc:///run/x-latest"
+    for hostile in ("ipc:///etc/x", "tcp://10.0.0.1:0", "tcp://10.0.0.1:*", "x", "", "tcp://a:1@b:2"):
+        with pytest.raises(InputError):
+            same_host(hostile, "tcp://10.0.0.9:5771")
 
 
 @given(st.permutations(range(12)), st.sets(st.integers(0, 11), max_size=6))
