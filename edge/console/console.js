@@ -10,7 +10,7 @@ import { Talk } from "./talk.js";
 
 const byId = (id) => document.getElementById(id);
 const page = document.documentElement;
-const state = { light: "off", link: "down", rigLink: "waiting", told: null, finishing: [], rig: null, health: null, console: null };
+const state = { light: "off", link: "down", rigLink: "waiting", told: null, rig: null, health: null, console: null };
 let utcOffset = 0; // the rig's wall clock minus its monotonic clock, ms
 
 const link = new Link(heard, (bytes) => picture.show(bytes), turned);
@@ -21,7 +21,7 @@ const health = new Health();
 const talk = new Talk({
   clock: (t_ms) => new Date(t_ms + utcOffset).toLocaleTimeString([], { hour12: false }),
   declared: (device) => plan.declared(device),
-  words: (t_ms, text) => sound.words_at(t_ms, text),
+  words: (t_ms, text) => sound.word(t_ms, text),
 });
 
 const WORDS = {
@@ -88,14 +88,11 @@ function changes(before, told) {
   if (before.recording && told.episode !== before.episode) talk.note(told.t_ms, `take ended: ${before.episode}, being finished`, "");
 }
 
-function turned(how, seconds) {
+function turned(how) {
   const was = state.link;
   state.link = how;
   if (how === "up" && was !== "up" && was !== "down") talk.note(link.now(), "connected again", "ok");
-  if (how === "lost") {
-    if (was === "up") talk.note(link.now(), "connection lost", "warning");
-    state.pause = seconds;
-  }
+  if (how === "lost" && was === "up") talk.note(link.now(), "connection lost", "warning");
   show();
 }
 
@@ -190,4 +187,3 @@ document.addEventListener("keydown", (event) => {
 });
 setInterval(tick, 250);
 setInterval(show, 2000);
-page.classList.add("js");

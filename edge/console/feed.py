@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capture.blocks import monotonic_ns
 from dsp.spectrogram import SpectrogramStream
 from edge.console.settings import Eye
 from edge.stream import Client, Message, StreamTimeout
@@ -253,7 +252,6 @@ def as_picture(message: Message) -> bytes | None:
             "width": width,
             "height": height,
             "dropped": message.data.get("dropped", 0),
-            "passed_ms": round((monotonic_ns() - message.t_ns) / 1e6, 1),
         }
     ).encode()
     return len(header).to_bytes(4, "little") + header + message.payload
@@ -270,9 +268,8 @@ def slim(data: dict[str, Any]) -> dict[str, Any]:
             for row in (posterior if isinstance(posterior, list) else [])[:TOP]
             if isinstance(row, dict)
         ]
-        for key in ("talker", "sound"):
-            if isinstance(evidence.get(key), dict):
-                told[key] = {k: evidence[key].get(k) for k in ("azimuth_deg", "sigma_deg")}
+        if isinstance(talker := evidence.get("talker"), dict):
+            told["talker"] = {key: talker.get(key) for key in ("azimuth_deg", "sigma_deg")}
         if isinstance(evidence.get("reason"), str):
             told["reason"] = _short(evidence["reason"])
     return told

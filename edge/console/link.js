@@ -6,7 +6,7 @@ const SILENT_MS = 4500; // the console says something every second
 const PING_MS = 2000;
 
 export class Link {
-  // heard(object), pictured(ArrayBuffer), turned(state, seconds): "up", "lost" (again in so many seconds), "token"
+  // heard(object), pictured(ArrayBuffer), turned(state): "up", "lost" (it is tried again), "token" (another is needed)
   constructor(heard, pictured, turned) {
     this.heard = heard;
     this.pictured = pictured;
@@ -51,9 +51,12 @@ export class Link {
     this.socket = null;
     for (const answer of this.waiting.values()) answer({ ok: false, error: "the connection was lost" });
     this.waiting.clear();
-    const pause = PAUSES_S[Math.min(this.tries++, PAUSES_S.length - 1)];
-    this.turned("lost", pause);
-    setTimeout(() => this.again(), pause * 1000);
+    this.turned("lost");
+    this.later();
+  }
+
+  later() {
+    setTimeout(() => this.again(), 1000 * PAUSES_S[Math.min(this.tries++, PAUSES_S.length - 1)]);
   }
 
   // A refused WebSocket does not say why: a request does.
@@ -63,10 +66,9 @@ export class Link {
       if (found.status === 401) this.turned("token");
       if (found.ok) return this.connect();
     } catch (error) {
-      // nobody is there: try again below
+      // nobody is there
     }
-    const pause = PAUSES_S[Math.min(this.tries++, PAUSES_S.length - 1)];
-    return setTimeout(() => this.again(), pause * 1000);
+    return this.later();
   }
 
   look() {

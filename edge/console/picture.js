@@ -30,7 +30,6 @@ export class Picture {
     this.height = 562;
     this.shown = 0;
     this.owed = 0; // pictures that came while nobody looked
-    this.busy = false;
     this.hasCamera = true;
     this.ages = [];
     this.marks = new Map();
@@ -84,7 +83,7 @@ export class Picture {
       }
       image.close();
     } catch (error) {
-      this.broken = (this.broken ?? 0) + 1; // not a readable JPEG; the next one may be
+      // not a readable JPEG; the next one may be
     }
     this.link.send({ ack: header.n });
   }

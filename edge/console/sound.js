@@ -111,7 +111,6 @@ export class Sound {
     this.dots = [];
     this.paths = new Map();
     this.words = [];
-    this.stops = []; // when it was muted
     this.visible = true;
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", () => this.paint());
@@ -191,7 +190,7 @@ export class Sound {
     this.talking.textContent = now.length ? `talking now: ${now.join(" · ")}` : "";
   }
 
-  words_at(t_ms, text) {
+  word(t_ms, text) {
     this.words.push({ t: t_ms, text });
     if (this.words.length > 12) this.words.shift();
   }
