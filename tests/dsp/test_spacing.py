@@ -72,6 +72,19 @@ def test_v_comes_back_into_phase_with_w():
         assert along.mean() / energy > least, hz
 
 
+@pytest.mark.parametrize(("hz", "plain_deg", "corrected_deg"), [(2000, 1.4, 2.8), (4000, 5.2, 8.7)])
+def test_it_bends_the_intensity_so_directions_are_found_without_it(hz, plain_deg, corrected_deg):
+    """The figures of docs/dsp.md: no filter on whole channels takes second-order waves out again."""
+    w, v = dsp.spacing_filters(24000)
+    r = spaced_response(hz, WAVES)[0]
+    gains = np.array([filter_response(h, hz, 24000) for h in (w, v, v, v)])
+    for foa, expected in ((r, plain_deg), (r * gains, corrected_deg)):
+        intensity = np.real(np.conj(foa[:, :1]) * foa[:, [3, 1, 2]])
+        intensity /= np.linalg.norm(intensity, axis=1, keepdims=True)
+        bend = np.degrees(np.arccos(np.clip(np.sum(intensity * WAVES, axis=1), -1, 1)))
+        assert bend.mean() == pytest.approx(expected, abs=0.2)
+
+
 def test_any_chunking_gives_the_same_bits_as_one_shot():
     x = RNG.standard_normal((5000, 4)).astype(np.float32)
     whole = dsp.correct_spacing(x, 24000)
