@@ -319,15 +319,14 @@ def _copied(rng: np.random.Generator) -> F64:
 
 def _calibrate(take: Take, declared: str, change: Change) -> CapsuleFit:
     from bench.rooms import FS
-    from calibration.capsules_files import Measurement, _finish
-    from calibration.capsules_files import _take as add
+    from calibration.capsules_files import Measurement, add_recording, without_drift
     from calibration.sweep import Sweep
 
     sweep = Sweep(FS, 1.0, 120.0, 10500.0)
     got = Measurement(declared, FS)
     for name, azimuth, elevation, x in take.sweeps:
-        add(got, name, change(x) * np.float32(0.5), (azimuth, elevation), sweep)
-    return fit_capsules(_finish(got, sweep).directions, declared)
+        add_recording(got, name, change(x) * np.float32(0.5), (azimuth, elevation), sweep)
+    return fit_capsules(without_drift(got, sweep).directions, declared)
 
 
 def _doa(take: Take, foa: F32) -> float:

@@ -100,7 +100,7 @@ def _loudest_channel(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return x[:, 0 if power[0] > 0.1 * power[loudest] else loudest]
 
 
-def _take(
+def add_recording(
     got: Measurement, name: str, x: NDArray[np.float32], where: tuple[float, float],
     sweep: Sweep | None, start_s: float | None = None,
 ) -> None:  # fmt: skip
@@ -131,7 +131,7 @@ def _take(
     got.directions.append(Direction(name, azimuth, elevation, response, got.fs, sweep is not None))
 
 
-def _finish(got: Measurement, sweep: Sweep | None) -> Measurement:
+def without_drift(got: Measurement, sweep: Sweep | None) -> Measurement:
     """The drift between player and recorder out of all responses."""
     if sweep is not None and got.directions:
         loud = [_loudest_channel(np.asarray(d.response, np.float32)) for d in got.directions]
@@ -190,7 +190,7 @@ def from_folder(folder: Path, sweep: Sweep | None, format_name: str | None = Non
             )
         got.inputs.append(path)
         own = None if sweep is None else sweep.at(fs)
-        _take(got, name, x, where, own)
+        add_recording(got, name, x, where, own)
         if own is not None:
             before.append(_quiet_part(x, own))
     if got is None:
@@ -211,7 +211,7 @@ def from_folder(folder: Path, sweep: Sweep | None, format_name: str | None = Non
         set_quiet(got, quiet, format_name)
     elif sum(map(len, before)) >= _LEAST_QUIET_S * got.fs:
         got.quiet, got.quiet_from = np.concatenate(before), "before the sweeps"
-    return _finish(got, None if sweep is None else sweep.at(got.fs))
+    return without_drift(got, None if sweep is None else sweep.at(got.fs))
 
 
 def _quiet_part(x: NDArray[np.float32], sweep: Sweep) -> NDArray[np.float32]:
@@ -257,7 +257,7 @@ def from_recording(
             part = x[max(0, round((time_s - 0.3) * fs)) : round((time_s + 0.3) * fs)]
             if len(part) < 0.2 * fs:
                 raise InputError(f"{table}, line {line}: the recording has no sound at {time_s:.2f} s")
-            _take(got, name, part, where, None)
+            add_recording(got, name, part, where, None)
             continue
         near = [float(s) for s in starts if abs(s - time_s) <= _TIME_S]
         if not near:
@@ -267,7 +267,7 @@ def from_recording(
             continue
         start = min(near, key=lambda s: abs(s - time_s))
         a, b = max(0, round((start - 0.15) * fs)), round((start + own.seconds + 0.2) * fs)
-        _take(got, name, x[a:b], where, own, start - a / fs)
+        add_recording(got, name, x[a:b], where, own, start - a / fs)
     if own is not None and len(starts) and float(starts[0]) > _LEAST_QUIET_S + 0.1:
         got.quiet, got.quiet_from = x[: round((float(starts[0]) - 0.1) * fs)], "before the first sweep"
-    return _finish(got, own)
+    return without_drift(got, own)

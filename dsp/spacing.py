@@ -15,9 +15,10 @@ X, Y, Z are not those of the name. There the phases are left and the levels kept
 place.
 
 For listening, beams and ratios of levels, not for directions: what the capsules hear too much of stands at
-right angles to V before the correction, where the active intensity Re(W* V) does not see it, and in phase with
-V after it. The intensity of one wave then points 2.8 degrees beside it at 2 kHz (1.4 without) and 8.7 at 4 kHz
-(5.2), on average over directions at 14.7 mm. Find directions on the plain conversion, as everything here does.
+right angles to V before the correction, where the active intensity Re(W* V) does not see it, and in phase
+with V after it. The intensity of one wave then points 2.8 degrees beside it at 2 kHz (1.4 without the
+correction) and 8.7 at 4 kHz (5.2), on average over directions at 14.7 mm. Find directions on the plain
+conversion, as all here does.
 
 Sources: Gerzon, "The design of precisely coincident microphone arrays for stereo and surround sound", AES 50
 (1975); Faller and Kolundzija, "Design and limitations of non-coincidence correction filters for soundfield
@@ -190,7 +191,8 @@ def correct_spacing(foa: ArrayLike, fs: int, radius_m: float = RADIUS_M) -> Arra
 
     For recordings converted from "a" or "a2" only: B-format from a recorder may have been corrected already
     (look whether V/W in diffuse sound rises with frequency). Not before directions are estimated: they get
-    worse, see this module. radius_m: from the centre to each capsule. The same length, aligned in time. Raises InputError for another shape, rate or radius, NaN or infinity.
+    worse, see this module. radius_m: from the centre to each capsule. The same length, aligned in time.
+    Raises InputError for another shape, rate or radius, NaN or infinity.
     """
     corrector = SpacingCorrector(fs, radius_m)
     return np.concatenate([corrector.push(foa), corrector.flush()])[corrector.delay_frames :]
