@@ -44,7 +44,7 @@ class Takes:
         further: Mapping[str, Fanout],
         *,
         event: Callable[..., None],
-        changed: Callable[[], None],
+        changed: Callable[[], object],
     ) -> None:
         self.recorder: Recorder | None = None  # of the take that runs
         self.last: Recording | None = None

@@ -86,9 +86,9 @@ class Page:
                 if (error := task.exception()) and not isinstance(error, WebSocketDisconnect):
                     log.warning("a page was dropped: %s", error)
         finally:
-            for task in (sending, receiving, self._command):
-                if task is not None:
-                    task.cancel()
+            for running in (sending, receiving, self._command):
+                if running is not None:
+                    running.cancel()
             with contextlib.suppress(Exception):
                 await self._socket.close()
 

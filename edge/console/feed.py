@@ -184,12 +184,13 @@ class Feed:
         return self._placed(doa) if doa["known"] else doa
 
     def _placed(self, what: dict[str, Any]) -> dict[str, Any]:
-        azimuth, elevation = what.get("azimuth_deg"), what.get("elevation_deg")
-        return {**what, **self._eye.place(azimuth, elevation, what.get("uncertainty_deg") or 0.0)}
+        way = float(what["azimuth_deg"]), float(what["elevation_deg"])
+        return {**what, **self._eye.place(*way, float(what.get("uncertainty_deg") or 0.0))}
 
     def _levels(self, message: Message) -> None:
         """A page that is slow must still see that something was clipped: the loudest since it last looked."""
-        new = {key: message.data.get(key) for key in ("peak_dbfs", "rms_dbfs", "clipped_frames", "dead")}
+        keys = ("peak_dbfs", "rms_dbfs", "clipped_frames", "dead")
+        new: dict[str, Any] = {key: message.data.get(key, []) for key in keys}
         old = self._pending.get("levels")
         if old is not None and len(old["peak_dbfs"]) == len(new["peak_dbfs"]):
             new["peak_dbfs"] = [max(a, b) for a, b in zip(old["peak_dbfs"], new["peak_dbfs"], strict=True)]
