@@ -170,7 +170,7 @@ def run_demo(rig: Rig, seed: int | None = None, tell: Callable[[str], None] = la
         service = LiveService(rig, opened, home=home, record=True, profile=profile)
         log = AgentLog()
         service.publisher.listen(log.listen)
-        agent = AgentProcess(service.stream_address, service.commands_address)
+        agent = AgentProcess(service.local_stream_address, service.local_commands_address)
         try:
             _wait_ready(log, agent, stop)
             tell("the agent is listening; recording starts")

@@ -22,7 +22,7 @@ from dsp.errors import DeviceError, InputError
 from edge.latency_budget import StageTimes
 from edge.live_chain import RATE_HZ, AudioChain, AudioWorker, VideoWorker
 from edge.mute import Gate, Mute
-from edge.stream import CommandServer, Publisher
+from edge.stream import Access, CommandServer, Publisher
 from edge.stream.addresses import check_free
 from edge.takes import Takes
 from recordings.episode import video_stream
@@ -45,11 +45,21 @@ MIB = 1 << 20
 
 def check_ready(rig: Rig, record: bool) -> None:
     """Raise what can be known before a room is rendered or a device opened: an address that is wrong or in
-    use (InputError, DeviceError), a folder that cannot be recorded to (StorageError, InputError)."""
-    check_free(rig.endpoints.stream, "stream")
-    check_free(rig.endpoints.commands, "commands")
+    use or needs keys that are not there (InputError, DeviceError), a folder that cannot be recorded to
+    (StorageError, InputError)."""
+    access = access_of(rig)
+    check_free(rig.endpoints.stream, "stream", access)
+    check_free(rig.endpoints.commands, "commands", access)
     if record:
         check_room(Path(rig.storage.folder), rig.storage.min_free_mib)
+
+
+def access_of(rig: Rig) -> Access:
+    """Who may come to the rig's sockets. Raises InputError when keys are needed and not there."""
+    everywhere = rig.security.loopback == "keys"
+    return Access.to_rig(
+        rig.security.keys, rig.endpoints.stream, rig.endpoints.commands, everywhere=everywhere
+    )
 
 
 class LiveService:
@@ -61,8 +71,9 @@ class LiveService:
     mute_file: stands while the rig is muted; a rig that finds it starts muted.
 
     The sockets are bound when the object is made (`stream_address`, `commands_address`), so subscribers can
-    be ready before the first block; `start` starts the sources. Raises InputError for a microphone that is no
-    FOA or an address off loopback, DeviceError for an address in use.
+    be ready before the first block; `start` starts the sources. Where they ask for keys, programs of this
+    user on this host use `local_stream_address` and `local_commands_address`. Raises InputError for a
+    microphone that is no FOA or an address off loopback without keys, DeviceError for an address in use.
     """
 
     def __init__(
@@ -96,9 +107,10 @@ class LiveService:
         self.health: dict[str, Any] = {}  # as published last
         self._switching = threading.RLock()  # of mute and takes: one change at a time, told in its order
         self.failed = threading.Event()  # a part of the live chain ended with an error; `stop` raises it
-        self.publisher = Publisher(rig.endpoints.stream)
+        self.access = access_of(rig)
+        self.publisher = Publisher(rig.endpoints.stream, access=self.access)
         try:
-            self.commands = CommandServer(rig.endpoints.commands)
+            self.commands = CommandServer(rig.endpoints.commands, self.access)
         except BaseException:
             self.publisher.close()
             raise
@@ -128,6 +140,7 @@ class LiveService:
                 self._attach(home)
             self.commands.register("live.stats", self.stats)
             self.commands.clients.listen(lambda kind, fields: self.event(kind, **fields))
+            self.access.listen(lambda kind, fields: self.event(kind, **fields))
             self.commands.register("live.mute", self.mute)
             self.commands.register("live.record", self.record_take)
             if self._mute.remembered:
@@ -145,6 +158,14 @@ class LiveService:
     @property
     def commands_address(self) -> str:
         return self.commands.address
+
+    @property
+    def local_stream_address(self) -> str:
+        return self.publisher.local_address
+
+    @property
+    def local_commands_address(self) -> str:
+        return self.commands.local_address
 
     @property
     def ended(self) -> threading.Event:
@@ -377,6 +398,7 @@ class LiveService:
             meter = ProcessMeter()
             data.pop("sent")
             data["clients"] = self.commands.clients.to_list()
+            data["security"] = self.access.to_dict()
             self.health = data
             self._look_after_workers()
             self._takes.look()

@@ -66,7 +66,7 @@ def run(service: LiveService, seconds: float | None = None, measured: bool = Fal
     measured, `subscriber` (edge.stream.meter.measure). Raises what made the service fail, after closing it.
     """
     with StopSignals(aborting=SECOND) as stop:
-        meter = Meter(service.stream_address) if measured else None
+        meter = Meter(service.local_stream_address) if measured else None
         try:
             service.start()
             deadline = None if seconds is None else time.monotonic() + seconds

@@ -159,6 +159,6 @@ def serving(
 
     settings = settings_of(service.opened)
     with ConsoleProcess(
-        listening, service.stream_address, service.commands_address, settings, trouble
+        listening, service.local_stream_address, service.local_commands_address, settings, trouble
     ) as process:
         yield process

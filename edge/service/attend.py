@@ -87,7 +87,7 @@ def attended(
 
 def _agent(service: LiveService, options: Sequence[str]) -> Child:
     command = [sys.executable, "-m", "hearth", "agent", *options]
-    addresses = ["--stream", service.stream_address, "--commands", service.commands_address]
+    addresses = ["--stream", service.local_stream_address, "--commands", service.local_commands_address]
     return Child(
         "agent",
         [*command, *addresses],

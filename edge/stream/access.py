@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dsp.errors import HearthError
+from dsp.errors import HearthError, InputError
 from edge.stream.addresses import stays_here
 from edge.stream.keys import KeyPair, fingerprint
 from edge.stream.keys_folder import KeysFolder, Listed, Seen, utc_now
@@ -73,8 +73,18 @@ class Access:
 
         folder: `security.keys` of rig.yaml. Raises InputError that says which command makes the keys.
         """
-        needed = everywhere or not all(stays_here(address) for address in addresses)
-        return cls(KeysFolder(folder) if needed else None, everywhere=everywhere)
+        away = [address for address in addresses if not stays_here(address)]
+        if not away and not everywhere:
+            return cls()
+        keys = KeysFolder(folder)
+        if not keys.own("rig"):
+            why = f"{away[0]} is reached from the network" if away else "`security.loopback: keys` is set"
+            raise InputError(
+                f"{why}, and this rig has no key in {keys.path}: `hearth keys make --rig` makes one, and "
+                "`hearth keys allow NAME KEY` lets a client in. Without keys, only loopback is served: "
+                "tcp://127.0.0.1:<port>"
+            )
+        return cls(keys, everywhere=everywhere)
 
     def key_for(self, address: str) -> KeyPair | None:
         """The rig's key where an address needs it: off loopback, or everywhere; None where it does not."""

@@ -215,14 +215,17 @@ def test_ctrl_c_ends_cleanly_with_the_table(tmp_path: Path) -> None:
     assert "every message arrived, in order" in out and "after the end of its 100 ms window" in out
 
 
-def test_wrong_use_of_the_command(tmp_path: Path, files: tuple[Path, np.ndarray]) -> None:
+def test_wrong_use_of_the_command(
+    tmp_path: Path, files: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEARTH_KEYS", str(tmp_path / "no keys"))
     text = rig_text(files[0])
     (tmp_path / "open.yaml").write_text(
         text.replace('stream: "tcp://127.0.0.1:0"', 'stream: "tcp://0.0.0.0:0"')
     )
     process = hearth("live", "--rig", str(tmp_path / "open.yaml"), "--seconds", "1")
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 2 and "loopback only" in err and "Traceback" not in err and out == ""
+    assert process.returncode == 2 and "hearth keys make --rig" in err and "Traceback" not in err and out == ""
     rig = parse_rig(text)
     with open_rig(rig) as opened, LiveService(rig, opened) as service:
         (tmp_path / "busy.yaml").write_text(text.replace("tcp://127.0.0.1:0", service.stream_address, 1))
