@@ -1,4 +1,4 @@
-"""`python -m bench.calibration [PART...]`: camera intrinsics and microphone pose beside their peers."""
+"""`python -m bench.calibration [PART...]`: every calibration beside its peers, and what they add up to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import sys
 
 from bench.figures import run_modules
 
-PARTS = {"camera": "bench.calibration_camera", "pose": "bench.calibration_pose"}
+PARTS = {
+    "camera": "bench.calibration_camera",
+    "pose": "bench.calibration_pose",
+    "sync": "bench.calibration_sync",
+    "capsules": "bench.calibration_capsules",
+    "room": "bench.calibration_room",
+    "reverberation": "bench.calibration_reverberation",
+}
 
 
 if __name__ == "__main__":
