@@ -25,6 +25,10 @@ def agent(
     log: Annotated[
         str, typer.Option(help="form of the log lines on stderr: auto, human, journal, json")
     ] = "auto",
+    keys: Annotated[
+        Path | None,
+        typer.Option(help="folder of `hearth keys`; default: none on loopback, else ~/.config/hearth/keys"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout at the end")] = False,
 ) -> None:
     """Hear requests on the stream, declare the device that is meant, switch it, and say so."""
@@ -40,7 +44,7 @@ def agent(
     manager = ServiceManager.of_environment()
     answers = []
     check_recogniser(recogniser)
-    with Client(stream, commands, streams=["foa24"]) as client, Trace(trace) as steps:
+    with Client(stream, commands, streams=["foa24"], keys=keys) as client, Trace(trace) as steps:
         names = [str(device.get("name", "")) for device in client.command("home.describe")["devices"]]
         heard = load_recogniser(recogniser, sentences(names))
         listener = Agent(client, heard, steps, alive=lambda: manager.working(f"listening on {stream}"))

@@ -11,6 +11,7 @@ import typer
 from dsp.errors import CheckFailed
 from edge.agent_command import agent
 from edge.demo_command import demo
+from edge.keys_command import register as register_keys
 from edge.stream_command import stream
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Start here")(demo)
     app.command(rich_help_panel="Live")(live)
     app.command(rich_help_panel="Live")(agent)
+    register_keys(app)
     app.add_typer(stream, name="stream", rich_help_panel="Live")
 
 

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from capture.frame_watch import jpeg_size
 from dsp.errors import DeviceError, InputError
 from edge.stream.messages import Header, read_array
+
+MAX_PIXELS = 64_000_000  # a JPEG of a few bytes can claim gigabytes
 
 
 class StreamTimeout(DeviceError):
@@ -84,6 +87,10 @@ class Message:
             picture = self.array
             assert picture is not None
             return picture
+        size = jpeg_size(self.payload)
+        if size is None or size[0] * size[1] > MAX_PIXELS:
+            told = "no size" if size is None else f"{size[0]} x {size[1]} pixels"
+            raise InputError(f"message {self.seq} of {self.stream} is no picture that is decoded: {told}")
         import cv2
 
         read = cv2.imdecode(np.frombuffer(self.payload, np.uint8), cv2.IMREAD_COLOR) if self.payload else None

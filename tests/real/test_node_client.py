@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge.stream import Publisher
+from edge.stream import Access, Publisher
+from edge.stream.keys_folder import KeysFolder
 
 NODEJS = Path(__file__).parents[2] / "edge" / "stream" / "nodejs"
 
@@ -113,6 +114,33 @@ def test_node_finds_the_pictures(node: str) -> None:
         )
     assert [line["encoding"] for line in lines] == ["jpeg"] * 5
     assert all(line["shape"] == [48, 64, 3] and line["bytes"] == len(jpeg) for line in lines)
+
+
+def test_node_uses_keys_and_says_when_they_are_refused(
+    node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, client = KeysFolder(tmp_path / "rig"), KeysFolder(tmp_path / "client")
+    client.allow("rig", rig.make("rig", "rig").public.word)
+    monkeypatch.setenv("HEARTH_KEYS", str(client.path))
+    own = client.make("node", "client")
+    jpeg = b"\xff\xd8\xff"
+    with Publisher("tcp://127.0.0.1:0", access=Access(rig, everywhere=True)) as publisher:
+        refused = subprocess.run(
+            [node, "subscriber.js", publisher.address, "doa", "1"],
+            cwd=NODEJS, capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert refused.returncode == 1 and "hearth keys allow" in refused.stderr
+        rig.allow("node", own.public.word)
+        while not publisher.access.allows(own.public.fingerprint):
+            time.sleep(0.05)
+
+        def publish(number: int) -> None:
+            publisher.publish("doa", number, data={"n": number})
+            publisher.publish("video", number, jpeg, shape=(1, 1, 3))
+
+        lines = run_subscriber(node, publisher, "doa", 5, publish)
+        assert [line["data"]["n"] for line in lines] == [int(line["t_ns"]) for line in lines]
+        assert run_subscriber(node, publisher, "video", 1, publish)[0]["encoding"] == "jpeg"
 
 
 def test_node_tells_a_silent_rig_and_ends_with_the_rig(node: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 //
 //   npm ci && node subscriber.js tcp://127.0.0.1:5771 doa,foa24 [number of messages]
 //
-// Needs nothing of Hearth: ZeroMQ and MessagePack are the whole interface.
+// Needs nothing of Hearth: ZeroMQ and MessagePack are the whole interface. Where the rig asks for keys, set
+// HEARTH_KEYS to a folder of `hearth keys`.
 "use strict";
 
 const zmq = require("zeromq");
 const { decode } = require("@msgpack/msgpack");
+const { curveOptions } = require("./keys.js");
 
 const ARRAYS = {
   float32: Float32Array,
@@ -45,9 +47,15 @@ async function main() {
     process.exit(2);
   }
   const names = streams.split(",");
-  const socket = new zmq.Subscriber({ receiveHighWaterMark: 8000 });
+  const keys = process.env.HEARTH_KEYS ? curveOptions(process.env.HEARTH_KEYS) : {};
+  const socket = new zmq.Subscriber({ receiveHighWaterMark: 8000, ...keys });
   for (const name of names) if (name !== "video") socket.subscribe(name + "\0");
   socket.subscribe("beat\0"); // once a second: alive, and where pictures are
+  // A refused key shows nowhere else: without this, it looks like a rig that is off.
+  socket.events.on("handshake:error:auth", () => {
+    console.error("the rig refuses this client's key: `hearth keys allow` it there");
+    process.exit(1);
+  });
   socket.connect(address);
 
   let left = Number(count);
@@ -87,9 +95,10 @@ async function main() {
       // Only the newest picture matters: they have their own socket, with a short queue.
       if (pictures) pictures.close();
       picturesAt = message.header.data.latest_address;
-      pictures = new zmq.Subscriber({ receiveHighWaterMark: 2 });
+      pictures = new zmq.Subscriber({ receiveHighWaterMark: 2, ...keys });
       pictures.subscribe("video\0");
-      pictures.connect(picturesAt);
+      // Of what the rig announces only the port counts: it cannot know by which host we reach it.
+      pictures.connect(address.replace(/\d+$/, "") + picturesAt.match(/\d+$/)[0]);
       follow(pictures);
     }
   }
