@@ -102,6 +102,11 @@ class Renderer:
         bits = board.marker_bits()
         self._bits = bits if len(bits) else np.zeros((1, 1, 1), np.uint8)
 
+    @property
+    def corner_rays(self) -> tuple[Floats, Floats]:
+        """x and y of the rays (x, y, 1) through the corners of the pixels, (rows + 1, columns + 1)."""
+        return self._x, self._y
+
     def view(
         self, rotation: Floats, translation: Floats, rng: np.random.Generator, light: Floats | None = None
     ) -> View:

@@ -216,10 +216,9 @@ def angle_deg(a: Floats, b: Floats) -> float:
 
 @lru_cache(maxsize=1)
 def _rays() -> Floats:
-    """(rows, columns, 3) of the true camera."""
-    camera = Camera.typical()
-    v, u = np.mgrid[0 : camera.height, 0 : camera.width].astype(np.float64)
-    x, y = camera.rays(u, v)
+    """(rows, columns, 3) of the true camera: means of the corners of each pixel, which the renderer has."""
+    renderer = _renderer(BOARD)
+    x, y = ((a[1:, 1:] + a[1:, :-1] + a[:-1, 1:] + a[:-1, :-1]) / 4 for a in renderer.corner_rays)
     return np.stack([x, y, np.ones_like(x)], axis=-1)
 
 

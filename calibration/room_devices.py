@@ -342,10 +342,12 @@ def locate(
     start = fit.start()
     for behind in _behind(rays, start):
         raise _refused(behind.problem, behind.remedy)
-    point, information, chi2 = _solve(fit, start)
-    rows = len(fit.rows(point, np.zeros(fit.unknowns.size)))
-    dof = rows - 3
-    whole = np.asarray(np.linalg.inv(information), np.float64)
+    try:
+        point, information, chi2 = _solve(fit, start)
+        whole = np.asarray(np.linalg.inv(information), np.float64)
+    except np.linalg.LinAlgError:
+        raise _refused("what was seen and heard fixes no point", _ADD) from None
+    dof = len(fit.rows(point, np.zeros(fit.unknowns.size))) - 3
     shortfalls = list(_behind(rays, point))
     if dof > 0 and chi2 > _limit(dof):
         shortfalls.append(

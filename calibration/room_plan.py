@@ -160,8 +160,11 @@ def _room(canvas: Canvas, view: _View, room: RoomDrawing) -> None:
 
 
 def _field_of_view(room: RoomDrawing, view: _View) -> list[list[Point]]:
-    """The two edges of what the camera sees, through the middle of the picture's edges, in this view."""
+    """The two edges of what the camera sees, through the middle of the picture's edges, in this view; nothing
+    where it looks at right angles to the view."""
     rotation, place = room.camera
+    if float(np.linalg.norm(rotation[list(view.axes), 2])) < 0.35:
+        return []
     model = room.model
     w, h = model.width_px - 0.5, model.height_px - 0.5
     cx, cy = float(model.parameters[2]), float(model.parameters[3])

@@ -13,8 +13,10 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+import soundfile
 from typer.testing import CliRunner
 
+import dsp
 from bench import room_scenes
 from bench.room_scenes import BOARD, Scene, TruePlace
 from calibration.pose_report import quaternion_xyzw
@@ -22,6 +24,7 @@ from calibration.result import CalibrationResult, Covariance, load
 from calibration.room_devices_pick import PickServer
 from calibration.room_frame_live import FrameGuide
 from dsp.errors import CheckFailed, HearthError, InputError
+from recordings.geometry import rotation_from_yaw_pitch
 from tests.test_cli_json import assert_documented
 
 
@@ -57,8 +60,12 @@ class Home:
             units={},
             covariance=Covariance.of(names, mount.covariance),
         ).save(folder / "pose.json")
-        for name, at in (("a", room.rig), ("b", room.rig), ("aside", self.other)):
-            cv2.imwrite(str(folder / f"{name}.png"), room_scenes.picture(room, at, [self.device]))
+        for name, at in (("a", room.rig), ("aside", self.other)):
+            picture = room_scenes.picture(room, at, [self.device])
+            cv2.imwrite(str(folder / f"{name}.png"), picture)
+            if name == "a":
+                noisy = picture + room.rng.normal(0, 1.5, picture.shape)
+                cv2.imwrite(str(folder / "b.png"), np.clip(noisy, 0, 255).astype(np.uint8))
         cv2.imwrite(str(folder / "blind.png"), np.full((720, 1280), 120, np.uint8))
         cv2.imwrite(str(folder / "small.png"), np.full((360, 640), 120, np.uint8))
 
@@ -144,6 +151,24 @@ def test_from_pictures_to_the_plan(home: Home, monkeypatch: pytest.MonkeyPatch):
     assert "Lamp" in page and "data:image/jpeg" in page and "<svg" in page
     assert home.run("device", "Lamp", "--rig", "rig.yaml", "--plane", "floor")[0] == 1
     assert "toaster" in home.run("device", "toaster", "--rig", "rig.yaml", "--click", "1,2")[1]
+
+    # Its sound, from two places that a tape measured: a free field, three knocks.
+    knocks = np.zeros(3 * 24000)
+    for start in (0.5, 1.5, 2.5):
+        knocks[int(start * 24000) + np.arange(100)] = home.room.rng.standard_normal(100)
+    options: list[object] = []
+    for number, away in enumerate(([0.8, 0.1, 0.1], [0.0, -0.7, 0.2])):
+        azimuth, elevation = dsp.unit_to_direction(rotation_from_yaw_pitch(30.0).T @ -np.array(away))
+        noise = 1e-5 * home.room.rng.standard_normal((len(knocks), 4))
+        foa = 0.2 * dsp.encode(knocks, float(azimuth), float(elevation)) + noise
+        soundfile.write(f"{number}.wav", foa, 24000, subtype="PCM_24")
+        x, y, z = home.device + np.array(away)
+        options += ["--sound", f"{number}.wav", "--from", f"{x:.4f} {y:.4f} {z:.4f} 30"]
+    options += ["--knocks", "--format", "ambix", "--from-sigma", "0.01 1"]
+    code, found = home.run("device", "knocked", *options, "--rig", "rig.yaml", "--type", "fan")
+    assert code == 0, found
+    assert np.linalg.norm(np.array(found["position_m"]) - home.device) < 0.03
+    assert found["method"] == "sound from 2 places" and found["degrees_of_freedom"] == 1
 
     wrong = {
         ("frame", "blind.png"): (1, "no picture shows the board"),
