@@ -32,6 +32,10 @@ def record(
         float | None,
         typer.Option(min=0.1, help="stop after this long; default: Ctrl-C, or with the rig"),
     ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(help="folder of `hearth keys`; default: none on loopback, else ~/.config/hearth/keys"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
 ) -> None:
     """Record any streams of a running rig into an MCAP file."""
@@ -42,7 +46,7 @@ def record(
     from recordings.terminal import emit
 
     names = [name.strip() for name in streams.split(",") if name.strip()] or None
-    with Client(address, commands, streams=names, name="stream record") as client:
+    with Client(address, commands, streams=names, name="stream record", keys=keys) as client:
         client.wait_connected()
         with StopSignals() as stop, StreamRecorder(client, out) as recorder:
             print(f"recording {address} into {out} (Ctrl-C ends)", file=sys.stderr, flush=True)

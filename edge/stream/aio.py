@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from edge.stream.client import Client
+from edge.stream.client import MAX_QUEUED, Client
+from edge.stream.connection import Keys
 from edge.stream.received import Message, StreamEnded
 from edge.stream.rig_clock import RigClock
 
@@ -29,11 +30,21 @@ class AsyncClient:
     `Client` does: all sound, the newest picture.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        stream_address: str,
+        commands_address: str | None = None,
+        streams: Sequence[str] | None = None,
+        max_queued: int = MAX_QUEUED,
+        name: str | None = None,
+        keys: Keys = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._told = False  # the loop was woken and has not looked since
-        self._client = Client(*args, on_ready=self._wake, **kwargs)
+        self._client = Client(
+            stream_address, commands_address, streams, max_queued, name, on_ready=self._wake, keys=keys
+        )
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import subprocess
 import sys
@@ -30,6 +31,10 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 def test_it_has_the_face_of_the_other_client() -> None:
     public = {name for name in vars(Client) if not name.startswith("_")}
     assert public - set(vars(AsyncClient)) <= {"receive_nowait", "timed_out"}
+    theirs = inspect.signature(Client).parameters
+    assert {name: p for name, p in theirs.items() if name != "on_ready"} == dict(
+        inspect.signature(AsyncClient).parameters
+    )
 
 
 def test_messages_commands_and_the_end() -> None:
