@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from calibration.sync_kernel import DARK, LIT, PARTIAL, log_likelihood
 
 NAMES = ("offset_ms", "drift_ppm", "exposure_ms", "readout_ms", "stamp_noise_ms", "flash_ms")
-WALKERS, STEPS, BURN = 48, 2400, 900
+WALKERS, STEPS, BURN = 48, 1300, 500
 LEAST_NOISE_MS, MOST_NOISE_MS = 0.05, 20.0
 CLOCK_PPM = 60.0
 """Standard deviation of what two clocks drift; decides only where events span too little to tell."""
@@ -111,8 +111,8 @@ class Posterior:
 
 
 def slack_of(noise: Floats) -> Floats:
-    """A share this near to 0 or 1 may as well be none or all: beside noise, a flash that lights the room disturbs
-    what is taken for the lamp's light by a few per cent."""
+    """A share this near to 0 or 1 may as well be none or all: beside noise, a flash that lights the room
+    disturbs what is taken for the lamp's light by a few per cent."""
     return np.asarray(np.clip(3.0 * noise, 0.06, 0.25))
 
 

@@ -121,7 +121,7 @@ def find_tones(x: Floats, fs: float, near_s: list[float], search_s: float) -> li
         return []
     after = (total[mid + 15] - total[mid]) / 15
     before = (total[mid - 2] - total[mid - 60]) / 58
-    rise = 10 * np.log10(after / (before + 1e-6 * float(power.max()) + 1e-30))
+    rise = 10 * np.log10((after + 1e-30) / (before + 1e-6 * float(power.max()) + 1e-30))
     wanted = np.zeros(len(mid), bool)
     for t in near_s:
         wanted |= np.abs(mid * hop / fs - t) < search_s + 0.05
