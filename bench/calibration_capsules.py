@@ -460,7 +460,7 @@ def run(quick: bool) -> None:
     _gains(20 if quick else 150)
     _mismatch(6 if quick else 60)
     _noise_floor(2 if quick else 8)
-    _wiring(1 if quick else 20)
+    _wiring(1 if quick else 12)
 
 
 def main() -> int:

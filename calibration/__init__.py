@@ -8,6 +8,8 @@ Public names (loaded when they are first used):
 - `CameraCalibration`  what it found; `CameraModel`: the camera alone
 - `solve_pose`         rotation and lever arm between camera and microphone from `Sighting`s, with a tape
                        measure as `Prior`; gives a `PoseFit` that says what it is worth
+- `fit_capsules`       gains, delays, wiring and encoding of the microphone from known directions; gives a
+                       `CapsuleFit` with the correction
 - `Sweep`              an exponential sine sweep to be played
 - `CalibrationResult`  the file in which every calibration ends; `load_result` reads it
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from calibration.camera import WeakSet as WeakSet
     from calibration.camera import calibrate_camera as calibrate_camera
     from calibration.camera_model import CameraModel as CameraModel
+    from calibration.capsules_fit import CapsuleFit as CapsuleFit
+    from calibration.capsules_fit import fit_capsules as fit_capsules
     from calibration.pose_model import Prior as Prior
     from calibration.pose_model import Sighting as Sighting
     from calibration.pose_solver import PoseFit as PoseFit
@@ -38,6 +42,7 @@ _HOME = {
     "calibration.board": ("Board",),
     "calibration.camera": ("CameraCalibration", "WeakSet", "calibrate_camera"),
     "calibration.camera_model": ("CameraModel",),
+    "calibration.capsules_fit": ("CapsuleFit", "fit_capsules"),
     "calibration.pose_model": ("Prior", "Sighting"),
     "calibration.pose_solver": ("PoseFit", "solve_pose"),
     "calibration.result": ("CalibrationResult", "load_result"),

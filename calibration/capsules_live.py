@@ -163,14 +163,19 @@ def run_live(
     from capture.rig import load_rig
     from capture.sources import open_rig
 
-    waiting: queue.Queue[Any] = queue.Queue(maxsize=2000)
-    lost = threading.Event()
+    waiting: queue.Queue[AudioBlock] = queue.Queue(maxsize=2000)
+    lost, ended = threading.Event(), threading.Event()
 
     def put(item: Any) -> None:
-        try:
-            waiting.put_nowait(item)
-        except queue.Full:  # the next block's time shows the gap
-            lost.set()
+        if isinstance(item, SourceEvent):
+            if item.kind in ("ended", "error"):
+                say(f"{item.source} {item.kind}: {item.detail}")
+                ended.set()
+        elif isinstance(item, AudioBlock):
+            try:
+                waiting.put_nowait(item)
+            except queue.Full:  # the next block's time shows the gap
+                lost.set()
 
     with open_rig(load_rig(rig_path)) as rig:
         info = rig.audio_info
@@ -180,22 +185,20 @@ def run_live(
             )
         guide = CapsuleGuide(folder, sweep.at(info.rate_hz), info.rate_hz, info.format, say)
         say(guide.next_step())
-        rig.start(put, lambda _: None)
+        rig.start(put)
         until = time.monotonic() + longest_s
         try:
             while not guide.done and time.monotonic() < until:
                 try:
-                    item = waiting.get(timeout=0.5)
+                    block = waiting.get(timeout=0.5)
                 except queue.Empty:
+                    if ended.is_set():
+                        break
                     continue
                 if lost.is_set():
                     lost.clear()
                     say("this computer is too slow: sound was lost; play the sweep again")
-                if isinstance(item, AudioBlock):
-                    guide.add_sound(item.t_ns, item.samples)
-                elif isinstance(item, SourceEvent) and item.kind in ("ended", "error"):
-                    say(f"{item.source} {item.kind}: {item.detail}")
-                    break
+                guide.add_sound(block.t_ns, block.samples)
         except KeyboardInterrupt:
             say("stopped")
         finally:

@@ -134,9 +134,14 @@ def _orthogonal(m: Floats) -> Floats:
     return np.asarray(left @ right)
 
 
-def _snap(turn: Floats) -> Floats:
+def _snap(turn: Floats, wired: bool) -> Floats:
+    """The signed permutation next to a turn, where it is one of wiring or mounting (exact, but for how the
+    loudspeakers stood); else the turn as it was found. wired: any permutation may be one of wiring."""
     near, degrees = _nearest(turn)
-    return near if degrees <= _TURN_DEG else turn
+    if degrees > _TURN_DEG:
+        return turn
+    freely = not wired and any(fault.code == "rotated" for fault in _orientation(near, None))
+    return turn if freely else near
 
 
 def _read_capsules(k: Floats, layout: str) -> tuple[float, Floats, Floats, Floats]:
@@ -145,7 +150,7 @@ def _read_capsules(k: Floats, layout: str) -> tuple[float, Floats, Floats, Float
     length = np.linalg.norm(k[:, 1:], axis=1)
     sign = np.where(k[:, 0] < 0, -1.0, 1.0)
     toward = sign[:, None] * k[:, 1:] / np.maximum(length, 1e-9)[:, None]
-    turn = _snap(_orthogonal(toward.T @ axes).T)
+    turn = _snap(_orthogonal(toward.T @ axes).T, wired=True)
     shape = 0.5 * np.column_stack([np.ones(4), axes @ turn])
     size = (k * shape).sum(axis=1) / (shape**2).sum(axis=1)
     model = size[:, None] * shape
@@ -167,7 +172,7 @@ def _read_b_format(k: Floats, declared: str) -> tuple[float, Floats, Floats, Flo
     sign = np.sign(k[w, 0]) or 1.0
     axes = sign * k[channel[1:], 1:]
     gains = np.linalg.norm(axes, axis=1)
-    turn = _snap(_orthogonal(axes / np.maximum(gains, 1e-9)[:, None]))
+    turn = _snap(_orthogonal(axes / np.maximum(gains, 1e-9)[:, None]), wired=False)
     model = np.zeros((4, 4))
     model[w, 0] = k[w, 0]
     model[channel[1:], 1:] = sign * gains[:, None] * turn
@@ -233,7 +238,11 @@ def _orientation(turn: Floats, capsules: str | None) -> list[Fault]:
     az, el = [0.0, 90.0, 0.0, 180.0, -90.0, 0.0], [0.0, 0.0, 90.0, 0.0, 0.0, -90.0]
     true = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [-1, 0, 0], [0, -1, 0], [0, 0, -1]], float)
     found = check_directions(true @ turn.T, az, el, capsules)
-    return [] if found.fault == "none" else [Fault(found.fault, found.message)]
+    message = found.message
+    if found.fault == "rotated":
+        angle = np.degrees(np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)))
+        message = f"the microphone is turned by {angle:.0f} degrees"
+    return [] if found.fault == "none" else [Fault(found.fault, message)]
 
 
 def _as_b_format(reading: tuple, declared: str) -> Wiring:
