@@ -17,6 +17,8 @@ stream = typer.Typer(
     help="Work with the stream of a running rig: record it into a file for Foxglove and tools like it.",
 )
 
+_MISSING = ("lost", "overflowed", "superseded")
+
 
 @stream.command()
 def record(
@@ -54,7 +56,7 @@ def record(
         counts = client.statistics()
         size = recorder.size_bytes
     rows = {
-        name: {"recorded": recorder.recorded[name], "lost": row["lost"] + row["overflowed"]}
+        name: {"recorded": recorder.recorded[name], "lost": sum(row[key] for key in _MISSING)}
         for name, row in counts.items()
     }
     report = {
