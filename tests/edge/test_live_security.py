@@ -9,10 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import zmq
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 from test_live_service import make_files, rig_text
 
+from bench import hostile_messages as hostile
 from capture.rig import Rig, Security, parse_rig
 from capture.sources import open_rig
 from dsp.errors import InputError
@@ -60,3 +62,19 @@ def test_a_stranger_is_told_and_can_do_nothing(rig: Rig, tmp_path: Path) -> None
             assert denied[0]["fingerprint"] == stranger.public.fingerprint
             assert health["encrypted"] is True and health["denied"]["unlisted"] >= 2
             assert watcher.command("live.mute", muted=True)["muted"] is True  # this user's own programs may
+            # No command, well or badly made, brings out what a muted rig hears or sees.
+            before = content(service)
+            with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+                socket.setsockopt(zmq.LINGER, 0)
+                socket.connect(service.local_commands_address)
+                hostile.flood_commands(socket, 600, seed=5)
+                for body in hostile.commands():
+                    socket.send_multipart([b"", body])
+            assert watcher.command("ops", timeout_s=20)
+            assert service.muted and content(service) == before
+
+
+def content(service: LiveService) -> dict[str, int]:
+    """Messages so far that carry something heard or seen."""
+    names = ("foa24", "video", "doa", "tracks", "activity", "levels")
+    return {name: count for name, count in service.publisher.sent.items() if name in names}
