@@ -146,7 +146,7 @@ def frame(
         )
     report = refresh_page(room_file, page, None, rig)
     at, heard = found.standpoint, found.microphone
-    total = at.total(covariance)
+    total = found.covariance
     emit(
         {
             "good": True,

@@ -137,6 +137,13 @@ class BoardPlace:
         flat = jacobian.reshape(-1, 6) * sigma
         return np.asarray(flat @ flat.T)
 
+    def covariance_of_pose(self, place_m: ArrayLike) -> Floats:
+        """(6, 6) that the board's place adds to the turn and place (3,) of something in the room."""
+        jacobian = np.eye(6)
+        jacobian[3:, :3] = -cross_matrix(np.asarray(place_m, np.float64) - self.at_m)
+        flat = jacobian * np.repeat([np.radians(self.turn_sigma_deg), self.at_sigma_m], 3)
+        return np.asarray(flat @ flat.T)
+
 
 @dataclass(frozen=True)
 class Standpoint:
@@ -409,11 +416,18 @@ class RoomFrame:
     warnings: list[str]
 
     @property
+    def covariance(self) -> Floats:
+        """(6, 6) of the camera in the room, with the intrinsics and the board's own place."""
+        at = self.standpoint
+        return at.total(self.camera_covariance) + self.place.covariance_of_pose(at.centre_m)
+
+    @property
     def microphone(self) -> MicrophonePlace | None:
-        """Where the microphone is; None without a pose."""
+        """Where the microphone is, its covariance with everything; None without a pose."""
         if self.mount is None:
             return None
-        return microphone_at(self.standpoint, self.mount, self.camera_covariance)
+        found = microphone_at(self.standpoint, self.mount, self.camera_covariance)
+        return replace(found, covariance=found.covariance + self.place.covariance_of_pose(found.place_m))
 
 
 def find_frame(

@@ -79,7 +79,7 @@ def save_frame(
         "board_at_sigma_m": frame.place.at_sigma_m,
         "board_turn_sigma_deg": frame.place.turn_sigma_deg,
         "T_room_camera": at.pose,
-        "camera": _described(at.rotation, at.centre_m, at.total(frame.camera_covariance), True),
+        "camera": _described(at.rotation, at.centre_m, frame.covariance, True),
         "T_room_microphone": None if microphone is None else microphone.pose,
         "microphone": None
         if microphone is None

@@ -178,7 +178,6 @@ def write_room_page(
     whole = load(room, "room")
     page = ReportPage("Room", room.name)
     at = frame.around.standpoints[0]
-    sigma = np.sqrt(np.diag(at.total(frame.around.camera_covariance)))
     worst = max((entry["radius95_m"] for entry in devices.values()), default=None)
     if worst is None:
         page.verdict(True, "room frame good to use; no device placed yet")
@@ -203,11 +202,11 @@ def write_room_page(
     described = frame.section["camera"]
     facts = [
         ("board", f"{frame.board}, at {_place(frame.around.board.at_m)}"),
-        ("camera at", f"{_place(at.centre_m)}, known to {100 * float(sigma[3:].max()):.1f} cm"),
+        ("camera at", f"{_place(at.centre_m)}, known to {100 * max(described['position_sigma_m']):.1f} cm"),
         (
             "camera looks",
             f"yaw {described['yaw_deg']:.1f}, pitch {described['pitch_deg']:.1f}, roll "
-            f"{described['roll_deg']:.1f} degrees, known to {np.degrees(float(sigma[:3].max())):.2f}",
+            f"{described['roll_deg']:.1f} degrees, known to {max(described['turn_sigma_deg']):.2f}",
         ),
         (
             "corners",

@@ -148,3 +148,18 @@ def test_what_cannot_be_a_frame():
     wrong = type(room.believed)(1280, 720, "plumb_bob", other)
     with pytest.raises((WeakFrame, InputError)):
         find_frame(seen, BOARD, room.place, wrong)
+
+
+def test_a_board_whose_place_was_measured_by_tape_moves_everything():
+    """By finite differences: a board turned and shifted by its sigmas, one at a time."""
+    place = BoardPlace.of((1.0, 0.5, 1.2), "+x", at_sigma_m=0.02, turn_sigma_deg=0.6)
+    point = np.array([3.0, 2.0, 0.4])
+    moves = []
+    for axis in np.eye(3):
+        moves.append(
+            np.concatenate([np.radians(0.6) * axis, np.radians(0.6) * np.cross(axis, point - place.at_m)])
+        )
+        moves.append(np.concatenate([np.zeros(3), 0.02 * axis]))
+    expected = sum(np.outer(m, m) for m in moves)
+    assert np.allclose(place.covariance_of_pose(point), expected, atol=1e-12)
+    assert np.allclose(place.covariance_at(point), expected[3:, 3:], atol=1e-12)
