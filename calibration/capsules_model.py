@@ -89,7 +89,7 @@ class Model:
             self.prior = np.concatenate([self.prior, np.full(n + 4, 1e3), [10.0]])
             self.start = np.concatenate([self.start, np.zeros(n + 4), [15.0]])
             self.axes = CAPSULE_DIRECTIONS[wiring.format] @ wiring.turn
-            unclear = heard.noise / np.maximum(np.abs(heard.y), 1e-3)
+            unclear = self.sigma / np.maximum(np.abs(heard.y), 1e-3)
             self.delay_sigma = np.hypot(_PLACE_US, 1e6 * unclear / (2 * np.pi * _DELAY_HZ))
         # Sums that are free: one loudness for all, one time for all.
         gauge = np.zeros((3, len(self.prior)))

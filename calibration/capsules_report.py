@@ -215,10 +215,12 @@ def write_page(
         _directions(page, fit, got)
     if noise is not None:
         page.heading("Noise floor")
+        page.begin_row()
         page.svg(
             noise_plot(noise, CHANNEL_NAMES[got.format]),
             f"Per octave, {noise.unit}, from {noise.seconds:.1f} s ({got.quiet_from}).",
         )
+        page.end_row()
         heads = ["", *CHANNEL_NAMES[got.format]]
         rows: list[list[Any]] = [["A-weighted", *(f"{v:.1f}" for v in noise.a_weighted_db)]]
         rows += [
