@@ -1,4 +1,4 @@
-"""A running rig that asks for keys: strangers are told on its own stream, and reach neither commands nor mute."""
+"""A running rig that asks for keys: strangers are told on its own stream, and reach no command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import msgspec
 import pytest
 import zmq
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from test_live_service import make_files, rig_text
 
 from bench import hostile_messages as hostile
@@ -45,7 +46,7 @@ def test_a_stranger_is_told_and_can_do_nothing(rig: Rig, tmp_path: Path) -> None
             watcher.wait_connected()
             service.start()
             with closing(CommandClient(service.commands_address, theirs.path)) as client:
-                for attempt in range(2):
+                for _ in range(2):
                     with pytest.raises(AccessDenied, match=stranger.public.fingerprint):
                         client.command("live.mute", muted=True, timeout_s=10)
             with closing(CommandClient(service.commands_address)) as client, pytest.raises(AccessDenied):
