@@ -204,8 +204,9 @@ def _things(canvas: Canvas, view: _View, room: RoomDrawing) -> None:
         labels.keep_clear(x, y, 6)
         labels.add(x, y, mark.name, 9, "device")
     # Names before those of the rig: it has two marks side by side that must both be told apart.
-    board = view.at(room.board_m.mean(axis=0))
-    labels.add(*board, "board", 10, "board")
+    x, y = view.at(room.board_m.mean(axis=0))
+    reach = max(abs(view.at(corner)[0] - x) for corner in room.board_m)
+    labels.add(x, y, "board", reach + 6, "board")
     _rig(canvas, view, room, labels)
     colours = {"device": _INK, "board": _BOARD, "microphone": _MIC, "camera": _CAMERA}
     for placed in labels.placed():

@@ -19,6 +19,7 @@ from dsp.errors import InputError
 from recordings.canvas import PngCanvas
 from recordings.report_labels import Labels
 from recordings.storage import storage_errors, write_atomic
+from recordings.terminal import counted
 
 _BGR = {
     "device": (163, 103, 0),
@@ -182,7 +183,9 @@ def write_room_page(
     if worst is None:
         page.verdict(True, "room frame good to use; no device placed yet")
     else:
-        page.verdict(True, f"{len(devices)} placed, each within {100 * worst:.0f} cm at 95 %")
+        each = "" if len(devices) == 1 else " each"
+        placed = f"{counted(len(devices), 'device')} placed, known to {100 * worst:.0f} cm{each} at 95 %"
+        page.verdict(True, placed)
     page.notes(whole.warnings)
     page.svg(plan_svg(drawing_of(frame, devices, size_m)), "The room to scale.")
     if picture is not None:
