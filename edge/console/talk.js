@@ -14,6 +14,9 @@ const element = (kind, className, text) => {
   return made;
 };
 
+// "1.OnOff.On": the command alone says enough beside the device's name.
+const short = (command) => String(command).split(".").pop();
+
 export class Talk {
   // clock(t_ms): time of day as text. declared(device or null), words(t_ms, text): for plan and chart.
   constructor({ clock, declared, words }) {
@@ -104,7 +107,7 @@ export class Talk {
   }
 
   does(event) {
-    const line = element("p", event.ok ? "did" : "did failed", `${event.command} → ${this.name(event.device_id)}`);
+    const line = element("p", event.ok ? "did" : "did failed", `${short(event.command)} → ${this.name(event.device_id)}`);
     if (!event.ok) line.append(element("small", "", ` refused: ${event.error ?? ""}`));
     this.turn.item.append(line);
   }
@@ -121,10 +124,18 @@ export class Talk {
   }
 
   line(event) {
+    const row = this.losses;
+    if (event.kind === "gap" && row && row.item === this.events.firstElementChild && !(event.flags ?? []).includes("muted")) {
+      row.count += 1; // one after the other: they would push out everything else
+      row.frames += event.lost_frames;
+      row.item.lastElementChild.textContent = `${row.frames} samples of sound lost in ${row.count} gaps`;
+      return;
+    }
     const [text, level] = this.inWords(event);
     const item = element("li", level);
     item.append(element("time", "", this.clock(event.t_ms)), element("span", "", text));
     this.put(item);
+    this.losses = event.kind === "gap" && level === "fault" ? { item, count: 1, frames: event.lost_frames } : null;
   }
 
   put(item) {
@@ -149,7 +160,7 @@ export class Talk {
       case "said": return [`agent says “${event.text}”`, "agent"];
       case "finished": return [`agent is done: ${OUTCOMES[event.outcome] ?? event.outcome}`, "agent"];
       case "ready": return [`${event.agent || "an agent"} is ready`, "agent"];
-      case "command": return [`${event.ok ? "" : "refused: "}${event.command} → ${this.name(event.device_id)}`, event.ok ? "home" : "warning"];
+      case "command": return [`${event.ok ? "" : "refused: "}${short(event.command)} → ${this.name(event.device_id)}`, event.ok ? "home" : "warning"];
       case "recorded": return [`take finished: ${event.path}`, "ok"];
       case "recording_failed": return [`the take failed${detail}`, "fault"];
       case "gap": return (event.flags ?? []).includes("muted") ? ["heard again after the mute", "ok"] : [`${event.lost_frames} samples of sound lost`, "fault"];
