@@ -21,18 +21,7 @@ from bench.figures import end_of_part, figure, note, peer, quick
 from bench.room_scenes import BOARD, Scene, TruePlace, angle_deg
 from calibration.board import Board
 from calibration.pose_model import rotation_from_vector
-from calibration.room_devices import (
-    AIM_DEG,
-    CLICK_PX,
-    HELD_M,
-    PLANE_M,
-    Click,
-    Located,
-    Sighting,
-    Surroundings,
-    locate,
-    plane_of_words,
-)
+from calibration.room_devices import Located, locate
 from calibration.room_devices_seen import (
     MarkerFinder,
     heard,
@@ -41,8 +30,19 @@ from calibration.room_devices_seen import (
     pointing_marker,
     seen_from,
 )
-from calibration.room_frame import RoomFrame, WeakFrame, find_frame, microphone_at
+from calibration.room_devices_sightings import (
+    AIM_DEG,
+    CLICK_PX,
+    HELD_M,
+    PLANE_M,
+    Click,
+    Sighting,
+    Surroundings,
+    plane_of_words,
+)
+from calibration.room_frame import RoomFrame, WeakFrame, find_frame
 from calibration.room_frame_board import FarDetector
+from calibration.room_frame_pose import microphone_at
 from dsp.errors import CheckFailed, InputError
 from recordings.camera_model import CameraModel
 

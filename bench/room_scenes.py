@@ -20,7 +20,7 @@ from calibration.board import Board
 from calibration.camera_detect import Detection
 from calibration.camera_fit import Observation, bow_of, fit_camera
 from calibration.pose_model import cross_matrix, rotation_from_vector
-from calibration.room_frame import BoardPlace, Mount
+from calibration.room_frame_pose import BoardPlace, Mount
 from recordings.camera_model import CameraModel
 from recordings.geometry import CV_FROM_AMBIX, rotation_from_yaw_pitch
 

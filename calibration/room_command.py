@@ -84,9 +84,10 @@ def frame(
     from calibration.result import load
     from calibration.room_devices_file import older_than_frame, read_devices
     from calibration.room_devices_gather import numbers_of
-    from calibration.room_frame import BoardPlace, Mount, WeakFrame, find_frame
+    from calibration.room_frame import WeakFrame, find_frame
     from calibration.room_frame_board import FarDetector
     from calibration.room_frame_file import camera_and_covariance, save_frame
+    from calibration.room_frame_pose import BoardPlace, Mount
     from calibration.room_plan_page import read_picture, refresh_page
 
     camera, pose = _results(rig, camera, pose)
@@ -424,7 +425,7 @@ def _metres(place: Any) -> str:
 
 
 def _where(what: str, rotation: Any, place: Any, covariance: Any, camera: bool = False) -> str:
-    from calibration.room_frame import angles_of
+    from calibration.room_frame_pose import angles_of
 
     yaw, pitch, roll = angles_of(rotation, camera)
     sigma = 100 * float(covariance.diagonal()[3:].max()) ** 0.5

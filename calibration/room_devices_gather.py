@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from calibration.pose_board import ray_of
 from calibration.pose_model import Floats
-from calibration.room_devices import AIM_DEG, CLICK_PX, HELD_M, Click, Plane, Sighting
 from calibration.room_devices_seen import (
     MarkerFinder,
     heard,
@@ -24,9 +23,10 @@ from calibration.room_devices_seen import (
     read_recording,
     seen_from,
 )
-from calibration.room_frame import MicrophonePlace
+from calibration.room_devices_sightings import AIM_DEG, CLICK_PX, HELD_M, Click, Plane, Sighting
 from calibration.room_frame_board import FarDetector
 from calibration.room_frame_file import SavedFrame
+from calibration.room_frame_pose import MicrophonePlace
 from calibration.sweep import Sweep
 from dsp.errors import InputError
 from recordings.geometry import rotation_from_yaw_pitch

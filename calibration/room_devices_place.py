@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from calibration.room_devices import Located, locate, plane_of_words
+from calibration.room_devices import Located, locate
 from calibration.room_devices_file import read_devices, save_device, write_devices
 from calibration.room_devices_gather import Gathered, Gatherer, numbers_of, pixel_of
 from calibration.room_devices_rig import device_id, find_device
+from calibration.room_devices_sightings import plane_of_words
 from calibration.room_frame_file import read_frame
 from dsp.errors import CheckFailed, InputError
 

@@ -17,7 +17,7 @@ import numpy as np
 import yaml
 
 from calibration.pose_model import Floats
-from calibration.room_frame import angles_of
+from calibration.room_frame_pose import angles_of
 from capture.rig import Device, Rig, parse_rig
 from dsp.errors import CheckFailed, InputError
 from recordings.storage import storage_errors, write_atomic

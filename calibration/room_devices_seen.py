@@ -14,18 +14,10 @@ from calibration.camera_detect import Detection
 from calibration.direct_arrival import Arrival, foa_arrival
 from calibration.pose_board import NOISE_PX, board_tilts
 from calibration.pose_model import Floats
-from calibration.room_devices import AIM_DEG, HELD_M, Heard, Held, Pointed, Surroundings
-from calibration.room_frame import (
-    FEWEST_CORNERS,
-    MOST_PLACE_M,
-    MOST_TURN_DEG,
-    MicrophonePlace,
-    board_motion,
-    chosen,
-    in_room,
-    standpoints,
-)
+from calibration.room_devices_sightings import AIM_DEG, HELD_M, Heard, Held, Pointed, Surroundings
+from calibration.room_frame import FEWEST_CORNERS, MOST_PLACE_M, MOST_TURN_DEG
 from calibration.room_frame_board import FarDetector, enlarged, far_parameters
+from calibration.room_frame_pose import MicrophonePlace, board_motion, chosen, in_room, standpoints
 from calibration.sweep import Sweep
 from dsp.errors import CheckFailed, InputError
 

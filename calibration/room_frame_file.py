@@ -18,9 +18,10 @@ import numpy as np
 from calibration.board import Board
 from calibration.pose_report import quaternion_xyzw
 from calibration.result import CalibrationResult, InputFile, load
-from calibration.room_devices import Surroundings
+from calibration.room_devices_sightings import Surroundings
 from calibration.room_file import read_section, update_room
-from calibration.room_frame import BoardPlace, Floats, Mount, RoomFrame, Standpoint, angles_of, microphone_at
+from calibration.room_frame import Floats, RoomFrame
+from calibration.room_frame_pose import BoardPlace, Mount, Standpoint, angles_of, microphone_at
 from dsp.errors import InputError
 from recordings.camera_model import CameraModel
 from recordings.storage import sha256_file, storage_errors

@@ -8,19 +8,19 @@ import pytest
 import dsp
 from bench import room_scenes
 from bench.room_scenes import BOARD, Scene
-from calibration.room_devices import (
+from calibration.room_devices import locate, radius95
+from calibration.room_devices_seen import MarkerFinder, heard, heard_knocks, seen_from
+from calibration.room_devices_sightings import (
     Click,
     Heard,
     Held,
     Pointed,
     Sighting,
     Surroundings,
-    locate,
     plane_of_words,
-    radius95,
 )
-from calibration.room_devices_seen import MarkerFinder, heard, heard_knocks, seen_from
-from calibration.room_frame import MicrophonePlace, find_frame
+from calibration.room_frame import find_frame
+from calibration.room_frame_pose import MicrophonePlace
 from dsp.errors import CheckFailed, InputError
 
 

@@ -9,15 +9,8 @@ from bench import room_scenes
 from bench.room_scenes import BOARD, Scene
 from calibration.board import Board
 from calibration.pose_model import rotation_angle_deg
-from calibration.room_frame import (
-    BoardPlace,
-    RoomFrame,
-    WeakFrame,
-    angles_of,
-    average,
-    direction_of_words,
-    find_frame,
-)
+from calibration.room_frame import RoomFrame, WeakFrame, average, find_frame
+from calibration.room_frame_pose import BoardPlace, angles_of, direction_of_words
 from dsp.errors import InputError
 from recordings.geometry import CV_FROM_AMBIX, rotation_from_yaw_pitch
 
