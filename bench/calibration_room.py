@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import room_scenes
-from bench.figures import end_of_part, figure, note, peer, quick
+from bench.figures import end_of_part, figure, not_measured, note, peer, quick
 from bench.room_scenes import BOARD, Scene, TruePlace, angle_deg
 from calibration.board import Board
 from calibration.pose_model import rotation_from_vector
@@ -346,6 +346,10 @@ def _knocks(rng: np.random.Generator, seconds: float) -> Floats:
 
 def _report(name: str, errors: Errors, spent: float, few: bool = False) -> None:
     """The figures of one method; `few`: too few devices for the spread of its sigmas."""
+    if not errors.metres:
+        why = f"{errors.tried} devices tried, {errors.refused} refused"
+        not_measured(f"room_{name}_position_median", "cm", "<=", 10, why)
+        return
     metres, degrees = np.array(errors.metres), np.array(errors.degrees)
     note(
         f"{name}: {errors.tried} devices, {errors.refused} refused {errors.reasons}, "
