@@ -196,7 +196,7 @@ def flood_subscriptions(peer: RawPeer, number: int, seed: int) -> None:
         peer.send(mutate(rng, [rng.choice(samples)], samples) or [b"\1"])
 
 
-def flood_client(send: Callable[[Parts], None], number: int, seed: int) -> None:
+def flood_client(send: Callable[[Parts], object], number: int, seed: int) -> None:
     """Send mutated messages of a rig through `send`, under their true topic or a wrong one."""
     rng, samples = random.Random(seed), published()
     others = [part for sample in samples for part in sample]

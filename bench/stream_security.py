@@ -171,17 +171,17 @@ def naming(home: Household) -> None:
             # The same refusal is told once in a while only, so each round has a rig of its own.
             access = Access(home.rig, everywhere=True)
             told: list[tuple[float, str]] = []
-            access.listen(lambda kind, fields, told=told: told.append((time.monotonic(), fields["reason"])))
+            access.listen(_noting(told))
             where = f"tcp://{host()}:0" if keys is not None else "tcp://127.0.0.1:0"
             with Publisher(where, access=access) as publisher:
                 began = time.monotonic()
-                with Client(publisher.address, streams=("doa",), keys=keys and keys.path) as client:
+                with Client(publisher.address, streams=("doa",), keys=keys.path if keys else None) as client:
                     try:
                         client.wait_connected(10)
                         client_s.append(float("nan"))
                     except AccessDenied:
                         client_s.append(time.monotonic() - began)
-                    _until(lambda told=told, reasons=reasons: any(r in reasons for _, r in told), 10)
+                    _until(_told_any(told, reasons), 10)
                 rig_s.append(min((at - began for at, r in told if r in reasons), default=float("nan")))
         figure(f"{name}_named_by_client_max", max(client_s), "s", "<", 2.0)
         figure(f"{name}_named_by_rig_max", max(rig_s), "s", "<", 2.0)
@@ -317,7 +317,7 @@ def hostile_client_side() -> None:
 def cost(home: Household) -> None:
     """CPU of the rig's process and age at a subscriber, encrypted and not: same host, same messages."""
     seconds = 5 if quick() else 20
-    found = {}
+    found: dict[bool, list[tuple[float, float, float, float]]] = {}
     for encrypted in (False, True, False, True):
         with rig_process(home.rig.path, encrypted) as rig:
             keys = home.tablet.path if encrypted else None
@@ -347,6 +347,14 @@ def cost(home: Household) -> None:
     figure("curve_age_p50", curve[2], "ms", "<=", plain[2] + 2)
     peer("plaintext_age_p99", plain[3], "ms")
     figure("curve_age_p99", curve[3], "ms", "<=", plain[3] + 10)
+
+
+def _noting(told: list[tuple[float, str]]) -> Callable[[str, dict[str, Any]], None]:
+    return lambda kind, fields: told.append((time.monotonic(), fields["reason"]))
+
+
+def _told_any(told: list[tuple[float, str]], reasons: tuple[str, ...]) -> Callable[[], bool]:
+    return lambda: any(reason in reasons for _, reason in told)
 
 
 def _until(true: Callable[[], bool], seconds: float) -> None:

@@ -165,7 +165,7 @@ class Guard:
         looked = 0.0
         while not self._closing.is_set():
             busy = any(watched.connections for watched in self._watched)
-            poller.poll(1000 * (_TICK_S if busy else _IDLE_S))
+            poller.poll(int(1000 * (_TICK_S if busy else _IDLE_S)))
             try:
                 # In this order: who was let in is known as a connection before the list may change.
                 for watched in self._watched:

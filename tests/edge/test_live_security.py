@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -52,7 +53,9 @@ def test_a_stranger_is_told_and_can_do_nothing(rig: Rig, tmp_path: Path) -> None
             with closing(CommandClient(service.commands_address)) as client, pytest.raises(AccessDenied):
                 client.command("live.mute", muted=True, timeout_s=10)
             assert not service.muted and service.commands.served == 0
-            denied, health, deadline = [], {}, time.monotonic() + 20
+            denied: list[dict[str, Any]] = []
+            health: dict[str, Any] = {}
+            deadline = time.monotonic() + 20
             while time.monotonic() < deadline and not (denied and health.get("denied", {}).get("unlisted")):
                 message = watcher.receive(10)
                 if message.stream == "event" and message.data["kind"] == "denied":

@@ -10,7 +10,7 @@ import socket as sockets
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def port_of(address: str) -> int:
     return int(address.rsplit(":", 1)[1])
 
 
-def wait_for(true, seconds: float = 20.0) -> None:
+def wait_for(true: Callable[[], object], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it never came true"

@@ -319,7 +319,8 @@ class Tap:
         self.heard = b""
         self._server = sockets.create_server(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]
-        self._to, self._streams = port, []
+        self._to = port
+        self._streams: list[sockets.socket] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
