@@ -76,9 +76,9 @@ def list_keys(folder: Folder = None, as_json: Json = False) -> None:
         print(json.dumps({"folder": str(opened.path), "keys": rows}))
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("name", "what", "fingerprint", "since", "last let in", "from")
+    table = Table("name", "what", Column("fingerprint", no_wrap=True), "since", "last let in", "from")
     for row in rows:
         what = {"own": "made here", "allowed": "allowed", "revoked": "revoked"}[row["list"]]
         hosts = f" at {', '.join(row['hosts'])}" if row["hosts"] else ""

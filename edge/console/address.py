@@ -16,7 +16,7 @@ _BACKLOG = 64
 
 @dataclass(frozen=True)
 class Listening:
-    """A bound socket. token: what a browser must show, None on loopback, where only this machine can come."""
+    """A bound socket. token: what a browser must show; None where everybody of this machine may come."""
 
     socket: socket.socket
     host: str
@@ -64,8 +64,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def listen(address: str) -> Listening:
-    """Bind the console's socket (port 0: the system chooses), with a new token off loopback.
+def listen(address: str, *, always_token: bool = False) -> Listening:
+    """Bind the console's socket (port 0: the system chooses), with a new token off loopback, or always.
 
     Raises InputError for what is no address, DeviceError for one that is in use or cannot be had.
     """
@@ -85,7 +85,7 @@ def listen(address: str) -> Listening:
             f"the console cannot listen on {address}: {error.strerror}. Is another `hearth live` running? Set"
             " another address (endpoints.console in rig.yaml; port 0 lets the system choose)"
         ) from None
-    token = None if is_loopback(host) else secrets.token_urlsafe(32)
+    token = None if is_loopback(host) and not always_token else secrets.token_urlsafe(32)
     return Listening(bound, host, bound.getsockname()[1], token)
 
 

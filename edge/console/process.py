@@ -146,7 +146,8 @@ def serving(
     listening = None
     if address is not None:
         try:
-            listening = listen(address)
+            # Where the stream asks this machine's other users for a key, the console is no way around it.
+            listening = listen(address, always_token=service.rig.security.loopback == "keys")
         except DeviceError as error:
             say(f"NO CONSOLE: {error}")
     if listening is None:
