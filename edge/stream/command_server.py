@@ -59,6 +59,7 @@ class CommandServer:
 
     def __init__(self, address: str, access: Access | None = None) -> None:
         self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
+        self.received = 0  # whatever came
         self.served = 0
         self.clients = Clients()
         self._arrived_ns = 0
@@ -136,6 +137,7 @@ class CommandServer:
                 continue
             frames = self._socket.recv_multipart(copy=False)
             self._arrived_ns = monotonic_ns()
+            self.received += 1
             self._pace.take(self._closing)
             if not self._guard.heard(0, frames[-1]):
                 continue  # revoked
