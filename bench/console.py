@@ -5,8 +5,9 @@ python -m bench.console
 A file microphone plays a source that swings between 38 degrees left and right at 38 degrees/s (encoded as a
 plane wave, so its place at each moment is known), a file camera 1280x720 JPEGs at 30 fps. A headless Chromium
 shows the page; where it draws the mark is read for each frame of the screen and compared with where the
-source was: the lag is the age of that place. It holds half the window of the direction (50 ms) and up to
-100 ms until the next one. CPU is that of the console's process, with one page and with none.
+source was: the lag is the age of that place. It holds what the direction itself is late (its estimate is
+smoothed, about 100 ms, and stands for the middle of its window, 50 ms) and up to 100 ms until the next one.
+CPU is that of the console's process, with one page and with none.
 """
 
 from __future__ import annotations
