@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.reverberation_noise import DB, T60, Floats, LateDecay, fit_late_decay
+from calibration.reverberation_noise import DB, T60, Floats, LateDecay, fit_late_decay, middles
 from dsp.errors import InputError
 
 OCTAVES_HZ = (125, 250, 500, 1000, 2000, 4000, 8000)
@@ -306,7 +306,7 @@ class _Reader:
         return Decay(
             self.band, self.range_db, self.knee_s, self.meets_noise, values, refused, lines,
             shown / self.fs, level[shown],
-            (np.arange(len(raw)) + 0.5) * self.block_s, raw,
+            middles(len(raw), self.block_s), raw,
             float(DB * np.log(self.noise / reference)) if self.noise > 0 else None,
         )  # fmt: skip
 
@@ -365,7 +365,7 @@ class _Reader:
         by the noise, and of a decay that is Gaussian noise with this envelope."""
         blocks = int(np.ceil(self.knee_s / self.block_s))
         envelope = np.maximum(self.blocks[:blocks] - self.noise, 0.0)
-        gg = np.interp((np.arange(len(envelope)) + 0.5) * self.block_s, t, g, left=0.0)
+        gg = np.interp(middles(len(envelope), self.block_s), t, g, left=0.0)
         own, mixed, alone = self.inverse_width
         noise = float(
             np.sum(gg**2 * (2 * envelope * self.noise * mixed + self.noise**2 * alone)) * self.block_s
@@ -396,7 +396,7 @@ class _Reader:
         if early <= 0 or late <= 0:
             refused["c50"] = refused["d50"] = "what is early or late is less than the noise"
             return
-        t = (np.arange(len(self.blocks)) + 0.5) * self.block_s
+        t = middles(len(self.blocks), self.block_s)
         g = np.where(t < EARLY_S, DB / early, -DB / late)
         by_noise, sampling = self._variances(t, g)
         length = -DB / late * (self.knee_s - EARLY_S)

@@ -192,14 +192,14 @@ def of_claps(x: Floats, fs: int, place: str) -> list[Response]:
     least = max(float(np.median(level)) + _CLAP_RISE_DB, float(level.max()) - 20)
     apart = round(_CLAP_APART_S * fs / step)
     starts: list[int] = []
-    for k in np.flatnonzero(level >= least):
+    for k in np.flatnonzero(level >= least).tolist():
         before = level[max(0, k - 12) : max(0, k - 2)]
         if (
             (not starts or k - starts[-1] >= apart)
             and len(before)
             and level[k] - before.max() >= _CLAP_RISE_DB
         ):
-            starts.append(int(k))
+            starts.append(k)
     found = []
     for i, k in enumerate(starts):
         first = max(0, k * step - round(0.06 * fs))

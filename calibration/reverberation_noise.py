@@ -44,13 +44,18 @@ class LateDecay:
         return float(self.a * np.exp(-self.k * t) / self.k)
 
 
+def middles(count: int, step_s: float) -> Floats:
+    """(count,) seconds in the middles of consecutive stretches of step_s."""
+    return np.asarray((np.arange(count) + 0.5) * step_s, np.float64)
+
+
 def fit_late_decay(energy: Floats, step_s: float, dof: float) -> LateDecay | None:
     """Fit to short-time energies (blocks of step_s; dof degrees of freedom each). None: no decay is seen.
 
     To the last 25 dB above the noise; where the last 12 of them fall differently, to those.
     """
     energy, n0 = _without_ending(energy, dof)
-    start = _first_look(energy, (np.arange(len(energy)) + 0.5) * step_s, n0)
+    start = _first_look(energy, middles(len(energy), step_s), n0)
     if start is None:
         return None
     wide = _fit_late(energy, step_s, dof, start, n0, _LATE_DB)
@@ -66,7 +71,7 @@ def fit_late_decay(energy: Floats, step_s: float, dof: float) -> LateDecay | Non
 
 def _excess(energy: Floats, step_s: float, dof: float, late: LateDecay) -> float:
     """What stands above (or below) the fit after the knee, within 3 to 12 time constants; see LateDecay."""
-    t = (np.arange(len(energy)) + 0.5) * step_s
+    t = middles(len(energy), step_s)
     expected = late.a * np.exp(-late.k * t) + late.n
     most = 0.0
     for reach in (3.0, 6.0, 12.0):
@@ -81,7 +86,7 @@ def _fit_late(
     energy: Floats, step_s: float, dof: float, start: tuple[float, float, float], n0: float, late_db: float
 ) -> LateDecay | None:
     """Maximum likelihood for A, ln k and N over the last `late_db` above the noise, and the noise."""
-    t = (np.arange(len(energy)) + 0.5) * step_s
+    t = middles(len(energy), step_s)
     end_s = len(energy) * step_s
     a, k, n = start
     covariance = np.zeros((3, 3))
