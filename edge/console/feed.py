@@ -7,17 +7,21 @@ import collections
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dsp.errors import DeviceError
 from dsp.spectrogram import SpectrogramStream
 from edge.console.settings import Eye
-from edge.stream import Client, Message, StreamTimeout
+from edge.stream import Client, Message
 
 ALWAYS = ("event", "state", "home", "health")
-WATCHED = ("foa24", "video", "doa", "tracks", "levels")  # only read while somebody looks
+WATCHED = ("video", "doa", "tracks", "levels")  # only read while somebody looks
+SOUND = ("foa24",)  # the same; it comes a hundred times a second, so it is fetched ten times a second
+FETCH_S = 0.1
 EVENTS = 150  # kept for a page that is opened later
 RATE_HZ = 24000
 BANDS = 64
@@ -68,13 +72,15 @@ class Feed:
         with self._turning:
             if on and self._watching is None:
                 self._watching = threading.Event()
-                args = (WATCHED, self._watching)
-                self._threads.append(threading.Thread(target=self._follow, args=args, daemon=True))
-                self._threads[-1].start()
+                for follow, streams in ((self._follow, WATCHED), (self._fetch, SOUND)):
+                    args = (streams, self._watching)
+                    self._threads.append(threading.Thread(target=follow, args=args, daemon=True))
+                    self._threads[-1].start()
             elif not on and self._watching is not None:
                 self._watching.set()
                 self._watching = None
-                self._threads.pop().join()
+                for _ in range(2):
+                    self._threads.pop().join()
                 with self._lock:
                     self._spectrum = Spectrum()
 
@@ -109,10 +115,17 @@ class Feed:
                     self._link("ended")
                     closing.wait(0.2)
                     continue
-                except StreamTimeout:
+                except DeviceError:  # a time-out, a lost publisher, or keys that it does not accept
                     pass
                 if streams is ALWAYS:
                     self._link("live" if client.connected else "silent")
+
+    def _fetch(self, streams: tuple[str, ...], closing: threading.Event) -> None:
+        with Client(self._stream, streams=streams, max_queued=2000) as client:
+            while not closing.wait(FETCH_S):
+                with suppress(DeviceError):
+                    while (message := client.receive_nowait()) is not None:
+                        self._arrived(message)
 
     def _link(self, link: str) -> None:
         if self._known["link"] != link:
@@ -120,7 +133,7 @@ class Feed:
 
     def _arrived(self, message: Message) -> None:
         name = message.stream
-        if name in WATCHED:
+        if name in WATCHED or name in SOUND:
             self._content(name, message)
             return
         with self._lock:

@@ -236,7 +236,9 @@ def test_what_a_page_is_told_and_that_nothing_piles_up() -> None:
                     feed.snapshot()["events"][-2:-1] and feed.snapshot()["events"][-2].get("number") == 399
                 )
             )
-            time.sleep(0.3)  # the other socket
+            time.sleep(0.4)  # the other sockets
+            publisher.publish("doa", monotonic_ns(), duration_ns=100_000_000, data=doa)
+            time.sleep(0.1)
             told = json.loads(feed.take() or "{}")
             assert len(told["events"]) == EVENTS and told["events"][-2]["number"] == 399
             assert told["levels"]["peak_dbfs"] == [0.0] * 4  # the loudest since it was taken
@@ -260,5 +262,20 @@ def test_what_a_page_is_told_and_that_nothing_piles_up() -> None:
             assert len(pictures) == shown and "doa" not in json.loads(feed.take() or "{}")
             publisher.publish("video", monotonic_ns(), PICTURE, shape=(2, 2, 3))
             until(lambda: pictures[-1] is not None)
+        finally:
+            feed.close()
+
+
+def test_a_rig_that_hangs_is_said_and_so_is_its_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Publisher("tcp://127.0.0.1:0") as publisher:
+        feed = Feed(publisher.address, Eye(None), lambda at_once: None, lambda picture: None)
+        try:
+            until(lambda: feed.snapshot()["link"] == "live")
+            with monkeypatch.context() as stopped:
+                stopped.setattr(publisher, "_beat", lambda closing=False: None)
+                until(lambda: feed.snapshot()["link"] == "silent")
+            until(lambda: feed.snapshot()["link"] == "live")
+            publisher.close()
+            until(lambda: feed.snapshot()["link"] == "ended")
         finally:
             feed.close()
