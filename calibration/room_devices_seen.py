@@ -194,8 +194,9 @@ def heard(foa: NDArray[np.float32], fs: int, at: int | MicrophonePlace, name: st
     The clip's direction is `dsp.steady_direction`; the windows of `dsp.estimate_doa` must agree with it.
     Sounds with onsets give the direct sound away, a steady noise does not: from near reflections it is wrong
     by 5 degrees in the median, and gets a sigma over four times as large. Both sigmas were fitted on 60
-    simulated rooms of RT60 0.3 to 0.5 s with sources anywhere (the estimator's own formula was fitted on talkers at the
-    height of people). Raises CheckFailed for a sound that is diffuse, of several directions or silent.
+    simulated rooms of RT60 0.3 to 0.5 s with sources anywhere (the estimator's own formula was fitted on
+    talkers at the height of people). Raises CheckFailed for a sound that is diffuse, of several directions or
+    silent.
     """
     import dsp
 
