@@ -3,7 +3,7 @@ PY := .venv/bin/python
 HEARTH := .venv/bin/hearth
 ARGS ?=
 
-.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp bench-capture bench-calibration lock clean
+.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp bench-capture bench-calibration bench-edge lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -26,7 +26,7 @@ format: setup   ## rewrite the code in the project's format
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-main bench-dsp bench-capture bench-calibration ## every figure beside its peers (QUICK=1: the short form)
+bench: bench-main bench-dsp bench-capture bench-calibration bench-edge ## every figure beside its peers (QUICK=1: the short form)
 
 bench-main: setup ## the main job: kill test, live loss and latency, demo seeds
 	$(PY) -m bench.main
@@ -37,8 +37,11 @@ bench-dsp: setup ## resampling and direction of arrival beside their peers
 bench-capture: setup-test ## clock, devices, kills, soak, alignment beside their peers (ARGS="clock kill": parts)
 	$(PY) -m bench.capture $(ARGS)
 
-bench-calibration: setup ## camera intrinsics and microphone pose beside their peers (ARGS="camera": a part)
+bench-calibration: setup ## every calibration beside its peers (ARGS="camera": a part)
 	$(PY) -m bench.calibration $(ARGS)
+
+bench-edge: setup-test ## delivery, security, console and budget of the live path (ARGS="budget": a part)
+	$(PY) -m bench.edge $(ARGS)
 
 setup:
 	@sh scripts/setup.sh run

@@ -1,0 +1,22 @@
+"""`python -m bench.edge [PART...]`: the live edge: delivery, security, console, and the live path's budget.
+
+The full form takes about 40 minutes, most of it the half hour without loss (`budget`); QUICK=1 is the short
+form.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from bench.figures import run_modules
+
+PARTS = {
+    "stream": "bench.stream",
+    "security": "bench.stream_security",
+    "console": "bench.console",
+    "budget": "bench.live_budget",
+}
+
+
+if __name__ == "__main__":
+    sys.exit(run_modules("edge", PARTS))
