@@ -48,6 +48,7 @@ def record(
     from capture.disk_room import check_room
     from capture.meter_display import MeterDisplay
     from capture.rig import load_rig
+    from capture.service_manager import ServiceManager, TakeWatch
     from capture.sources import open_rig
     from capture.take import check_take, new_profile
     from capture.take import record as record_take
@@ -76,7 +77,10 @@ def record(
             _listen_first(opened.microphone)
         profile = new_profile(loaded, opened, session, **fields)
         limit = seconds if seconds is not None else getattr(opened.scene, "duration_s", None)
-        with MeterDisplay(opened.audio_info, opened.video_info, limit) as display:
+        with (
+            MeterDisplay(opened.audio_info, opened.video_info, limit) as display,
+            TakeWatch(ServiceManager.of_environment(), display.started, display.finishing) as watch,
+        ):
             try:
                 result = record_take(
                     loaded,
@@ -85,8 +89,8 @@ def record(
                     seconds=seconds,
                     root=root,
                     on_meter=display.show,
-                    on_start=display.started,
-                    on_finishing=display.finishing,
+                    on_start=watch.started,
+                    on_finishing=watch.finishing,
                     handle_sigint=True,
                 )
             except KeyboardInterrupt:

@@ -138,6 +138,12 @@ class Recorder:
         return self._writer
 
     @property
+    def heard(self) -> int | None:
+        """Grows with the sound that comes, written or waiting for a slow disk. None while the microphone is
+        lost and waited for."""
+        return None if self._away else self._frames + self.waiting.get("audio", 0)
+
+    @property
     def waiting(self) -> dict[str, int]:
         """How many blocks or pictures of each stream wait to be written."""
         return {s.name.removeprefix("recorder "): s.depth for s in self._subscriptions}

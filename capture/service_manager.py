@@ -12,6 +12,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from capture.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +147,34 @@ class PathWatch:
             seen = now
             if self.ready.is_set():
                 self._manager.alive()
+
+
+class TakeWatch(PathWatch):
+    """The same for one take: `started` and `finishing` are for capture.take.record and call what is given."""
+
+    def __init__(
+        self,
+        manager: ServiceManager,
+        on_start: Callable[[Recorder], None],
+        on_finishing: Callable[[], None],
+    ) -> None:
+        self._recorder: Recorder | None = None
+        self._over = threading.Event()
+        self._on_start, self._on_finishing = on_start, on_finishing
+        super().__init__(manager, self._heard, self._over.is_set)
+
+    def started(self, recorder: Recorder) -> None:
+        """The sources run."""
+        self._recorder = recorder
+        self._on_start(recorder)
+
+    def finishing(self) -> None:
+        """The take is over."""
+        self._over.set()
+        self._on_finishing()
+
+    def _heard(self) -> int | None:
+        return 0 if self._recorder is None else self._recorder.heard
 
 
 def _line(text: str) -> str:

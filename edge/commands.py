@@ -12,6 +12,7 @@ from dsp.errors import CheckFailed
 from edge.agent_command import agent
 from edge.demo_command import demo
 from edge.keys_command import register as register_keys
+from edge.service import command as service_command
 from edge.stream_command import stream
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Live")(live)
     app.command(rich_help_panel="Live")(agent)
     register_keys(app)
+    service_command.register(app)
     app.add_typer(stream, name="stream", rich_help_panel="Live")
 
 
@@ -63,7 +65,8 @@ def live(
     from edge.home.service import home_of
     from edge.live import LiveService, check_ready
     from edge.live_session import run
-    from edge.service import attended, logs
+    from edge.service import logs
+    from edge.service.attend import attended
 
     the_rig = _live_rig(rig, scene)
     form = logs.set_up(log, the_rig.log.level)

@@ -33,7 +33,7 @@ PANELS = {
         "convert",
         "export-audio",
     ],
-    "Set up": ["doctor", "init", "keys", "calibrate"],
+    "Set up": ["doctor", "init", "service", "keys", "calibrate"],
 }
 HEAVY = ("cv2", "av", "numba", "zmq", "matplotlib", "sounddevice", "scipy", "faster_whisper")
 

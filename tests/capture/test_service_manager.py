@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from capture.service_manager import PathWatch, ServiceManager
 
+REPOSITORY = Path(__file__).parents[2]
 LIMIT_S = 0.4
 
 
@@ -130,3 +135,32 @@ def test_a_manager_that_is_gone_or_does_not_read_holds_nothing_up(tmp_path: Path
         for _ in range(2000):
             manager.ready("x" * 100)
         assert time.monotonic() - began < 30, "it blocked"
+
+
+def test_a_take_tells_its_service_manager(tmp_path: Path):
+    """`hearth record` as the unit hearth-capture runs it."""
+    noise = 0.05 * np.random.default_rng(9).standard_normal((4 * 48000, 4))
+    soundfile.write(tmp_path / "sound.wav", noise, 48000)
+    (tmp_path / "rig.yaml").write_text(
+        "hearth_rig: 1\nmicrophone: {source: file, file: sound.wav}\ncamera: {source: none}\n"
+        "storage: {folder: data, min_free_mib: 0}\n"
+    )
+    manager = Told(str(tmp_path / "notify"))
+    try:
+        path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]))
+        told = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "800000", "PYTHONPATH": path}
+        done = subprocess.run(
+            [sys.executable, "-m", "hearth", "record", "--json"],
+            cwd=tmp_path,
+            env={**os.environ, **told},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        manager.close()
+    assert done.returncode == 0, done.stderr
+    lines = [line for _, line in manager.lines if not line.startswith("STATUS=")]
+    assert lines[0] == "READY=1" and "STOPPING=1" in lines
+    assert lines[: lines.index("STOPPING=1")].count("WATCHDOG=1") >= 5

@@ -19,7 +19,8 @@ from capture.sources import open_rig
 from capture.take import new_profile
 from edge.home.service import home_of
 from edge.live import LiveService
-from edge.service import attend, attended
+from edge.service import attend
+from edge.service.attend import attended
 from edge.service.child import Child
 from recordings.episode import Episode
 

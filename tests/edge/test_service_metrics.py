@@ -18,7 +18,7 @@ from capture.sources import open_rig
 from dsp.errors import DeviceError, InputError
 from edge.latency_budget import LIMIT_MS
 from edge.live import LiveService
-from edge.service import attended
+from edge.service.attend import attended
 from edge.service.metrics import CONTENT_TYPE, Exposition, MetricsServer
 from edge.stream import Client
 

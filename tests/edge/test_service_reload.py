@@ -20,7 +20,8 @@ from capture.sources import open_rig
 from dsp.errors import InputError
 from edge.home.service import home_of
 from edge.live import LiveService
-from edge.service import attended, logs
+from edge.service import logs
+from edge.service.attend import attended
 from edge.service.reload import LIVE, compare
 from edge.stream import Client
 
