@@ -33,7 +33,7 @@ def sync(
     port: Annotated[int, typer.Option(min=0, max=65535, help="port for --show")] = 8742,
     source: Annotated[
         str,
-        typer.Option(help="what flashes and beeps: auto, screen (the page), light (lamp and buzzer)"),
+        typer.Option(help="what flashes and beeps: auto, screen (the page), light (lamp and buzzer), clap"),
     ] = "auto",
     distance_m: Annotated[
         float | None, typer.Option(min=0, help="from what beeps to the microphone; its way is taken out")
@@ -73,6 +73,7 @@ def sync(
         serve(host, port, as_json)
         return
     from calibration.sync import estimate_sync
+    from calibration.sync_clap import estimate_claps
     from calibration.sync_files import gather
     from calibration.sync_fit import Known
     from calibration.sync_report import in_words, summary, to_result, write_page
@@ -80,8 +81,8 @@ def sync(
 
     if stamp not in ("start", "middle", "end"):
         raise InputError(f"--stamp is start, middle or end, not {stamp!r}")
-    if source not in ("auto", "screen", "light"):
-        raise InputError(f"--source is auto, screen or light, not {source!r}")
+    if source not in ("auto", "screen", "light", "clap"):
+        raise InputError(f"--source is auto, screen, light or clap, not {source!r}")
     if live == bool(sources):
         raise InputError(
             "name an episode, a sound and a video, or a video with sound; or give --live (and nothing"
@@ -102,7 +103,7 @@ def sync(
             readout_ms=readout,
             source_late_ms=None if source_late_ms is None else Known(source_late_ms, 0.0),
             stamp=stamp,  # type: ignore[arg-type]
-            source=source,  # type: ignore[arg-type]
+            source="auto" if source == "clap" else source,  # type: ignore[arg-type]
             needs_drift=not offset_only,
         )
 
@@ -114,7 +115,7 @@ def sync(
         with progress("looking and listening") as advance:
             got = gather(list(sources or []), video_offset_s, advance)
     setting = setting_of(got.log.height_px)
-    fit = estimate_sync(got.log, got.sound, setting)
+    fit = (estimate_claps if source == "clap" else estimate_sync)(got.log, got.sound, setting)
     report = write_page(page or out.with_suffix(".html"), fit, got, setting)
     found: dict[str, Any] = {**summary(fit, got), "result": None, "page": str(report)}
     lines = [in_words(fit), *(f"  {text}" for text in (*map(str, fit.refusals), *fit.warnings))]

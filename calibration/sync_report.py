@@ -31,6 +31,11 @@ def _known(known: Any) -> dict[str, float] | None:
     return None if known is None else {"value": known.value, "sigma": known.sigma}
 
 
+def _found(value: float) -> float | None:
+    """None for what the way it was measured does not tell (claps: exposure, shutter)."""
+    return value if np.isfinite(value) else None
+
+
 def to_result(fit: SyncFit, got: Material, setting: Setting) -> CalibrationResult:
     """The result file. Raises CheckFailed when the fit is refused: there is then nothing to write."""
     fit.require()
@@ -52,9 +57,9 @@ def to_result(fit: SyncFit, got: Material, setting: Setting) -> CalibrationResul
             "stamp": fit.stamp,
             "clock_offset_ms": fit.clock_offset_ms,
             "clock_sigma_ms": fit.clock_sigma_ms,
-            "exposure_ms": fit.exposure_ms,
-            "readout_ms": fit.readout_ms,
-            "line_delay_us": fit.line_delay_us,
+            "exposure_ms": _found(fit.exposure_ms),
+            "readout_ms": _found(fit.readout_ms),
+            "line_delay_us": _found(fit.line_delay_us),
             "method": {
                 "source": fit.source,
                 "distance_m": _known(setting.distance_m),
@@ -108,9 +113,9 @@ def to_result(fit: SyncFit, got: Material, setting: Setting) -> CalibrationResul
             "partly_lit": sum(event.partly_lit for event in fit.events),
             "span_s": _span_s(fit),
             "stamp_noise_ms": fit.stamp_noise_ms,
-            "exposure_sigma_ms": fit.exposure_sigma_ms,
-            "readout_sigma_ms": fit.readout_sigma_ms,
-            "flash_ms": fit.flash_ms,
+            "exposure_sigma_ms": _found(fit.exposure_sigma_ms),
+            "readout_sigma_ms": _found(fit.readout_sigma_ms),
+            "flash_ms": _found(fit.flash_ms),
             "frame_interval_ms": fit.interval_ms,
         },
         warnings=fit.warnings,
@@ -156,8 +161,8 @@ def summary(fit: SyncFit, got: Material) -> dict[str, Any]:
             "reference_s": (fit.reference_ns - got.start_ns) / 1e9,
             "at_utc": at_utc(fit, got),
             "clock_offset_ms": fit.clock_offset_ms,
-            "exposure_ms": fit.exposure_ms,
-            "line_delay_us": fit.line_delay_us,
+            "exposure_ms": _found(fit.exposure_ms),
+            "line_delay_us": _found(fit.line_delay_us),
             "stamp_noise_ms": fit.stamp_noise_ms,
             "source": fit.source,
         }
@@ -239,19 +244,22 @@ def _facts(fit: SyncFit, got: Material, setting: Setting) -> list[tuple[str, str
             "flash and beep from",
             {"screen": "the page's screen", "light": "a light and a buzzer"}.get(fit.source, "claps"),
         ),
-        ("exposure, found", f"{fit.exposure_ms:.2f} ± {fit.exposure_sigma_ms:.2f} ms"),
         (
-            "rolling shutter, found",
-            f"{fit.line_delay_us:.1f} us a row ({fit.readout_ms:.1f} ± {fit.readout_sigma_ms:.1f} ms a"
-            " picture)",
-        ),
-        (
-            "noise of a picture's stamp",
+            "noise of a picture's stamp" if fit.source != "clap" else "scatter of the claps",
             f"{fit.stamp_noise_ms:.2f} ms" + (", after even spacing" if fit.smoothed else ", as stamped"),
         ),
-        ("length of a flash", f"{fit.flash_ms:.1f} ms"),
     ]
-    if fit.stamp != "middle":
+    if np.isfinite(fit.exposure_ms):
+        facts += [
+            ("exposure, found", f"{fit.exposure_ms:.2f} ± {fit.exposure_sigma_ms:.2f} ms"),
+            (
+                "rolling shutter, found",
+                f"{fit.line_delay_us:.1f} us a row ({fit.readout_ms:.1f} ± {fit.readout_sigma_ms:.1f} ms a"
+                " picture)",
+            ),
+            ("length of a flash", f"{fit.flash_ms:.1f} ms"),
+        ]
+    if fit.stamp != "middle" and fit.clock_offset_ms is not None:
         facts.insert(
             1,
             (
