@@ -22,7 +22,8 @@ Floats = NDArray[np.float64]
 def _rows_of(edge: Edge) -> NDArray[np.intp]:
     """Pictures of an edge that say something: the last dark one, those between, the first lit one."""
     slack = slack_of(edge.noise)
-    dark, lit = (edge.share <= slack).all(axis=1), (edge.share >= 1 - slack).all(axis=1)
+    dark = np.asarray((edge.share <= slack).all(axis=1))
+    lit = np.asarray((edge.share >= 1 - slack).all(axis=1))
     cross = int(np.argmax(edge.share.mean(axis=1) >= 0.5))
     before = np.flatnonzero(dark[:cross])
     after = np.flatnonzero(lit[cross:])
