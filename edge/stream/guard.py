@@ -29,8 +29,8 @@ from edge.stream.keys import fingerprint
 log = logging.getLogger(__name__)
 
 _ZAP = "inproc://zeromq.zap.01"
-_TICK_S = 0.05
-_IDLE_S = 0.2
+_TICK_S = 0.1
+_IDLE_S = 0.25
 UNPROVEN_S = 3.0  # libzmq ends a handshake that takes longer (addresses.HANDSHAKE_MS)
 MAX_CONNECTIONS = 64  # of one socket
 MAX_UNPROVEN = 32  # of one socket from one address: connections that have not said anything yet

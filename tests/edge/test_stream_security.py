@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket as sockets
@@ -17,7 +18,7 @@ import pytest
 import zmq
 
 from dsp.errors import InputError
-from edge.stream import Client, CommandClient, CommandServer, Publisher
+from edge.stream import AsyncClient, Client, CommandClient, CommandServer, Publisher
 from edge.stream.access import Access
 from edge.stream.connection import greeting_mechanism
 from edge.stream.keys import AccessDenied
@@ -133,9 +134,10 @@ def test_a_client_without_encryption_is_refused_and_named_on_both_sides(
     error, took = denied_within(publisher.address)
     assert took < NAMED_S and "wants keys" in str(error) and "hearth keys make" in str(error)
     wait_for(lambda: home.denied)
-    # Whoever of the two finds out first hangs up; the rig then sees a handshake that was not finished.
+    # Whoever of the two finds out first hangs up; the rig then sees a handshake that was not finished. On
+    # one busy host that can be before the rig has looked where it came from.
     assert home.denied[0]["reason"] in ("plaintext", "incomplete")
-    assert home.denied[0]["address"] == "127.0.0.1"
+    assert home.denied[0]["address"] in ("127.0.0.1", "an unknown address")
     with closing(CommandClient(server.address)) as client, pytest.raises(AccessDenied, match="wants keys"):
         client.command("ops")
     assert publisher.access.to_dict()["accepted"] == 0
@@ -153,12 +155,21 @@ def test_an_unlisted_key_is_named_on_both_sides(home: Home, tmp_path: Path) -> N
         told = home.denied[0]
         assert told["kind"] == "denied" and told["reason"] == "unlisted"
         assert told["fingerprint"] == pair.public.fingerprint and told["address"] == "127.0.0.1"
+        asyncio.run(the_same_for_asyncio(publisher.address, stranger.path, pair.public.fingerprint))
         # It keeps trying: counted each time, told once, and let in as soon as it is on the list.
         with Client(publisher.address, streams=("doa",), keys=stranger.path) as client:
             wait_for(lambda: publisher.access.denied["unlisted"] >= 3)
             assert len(home.denied) == 1
             home.rig.allow("guest", pair.public.word)
             wait_for(lambda: client.connected)
+
+
+async def the_same_for_asyncio(address: str, keys: Path, mark: str) -> None:
+    async with AsyncClient(address, streams=("doa",), keys=keys) as client:
+        with pytest.raises(AccessDenied, match=mark):
+            await client.receive(20)
+        with pytest.raises(AccessDenied, match=mark):
+            await client.wait_connected(20)
 
 
 def test_a_wrong_key_of_the_rig_is_named_on_both_sides(home: Home, tmp_path: Path) -> None:
