@@ -314,6 +314,63 @@ def hostile_client_side() -> None:
         context.destroy(linger=0)
 
 
+_LIVE_RIG = """hearth_rig: 1
+microphone: {source: virtual}
+camera: {source: virtual, width_px: 320, height_px: 180}
+room: {devices: [{id: fan_1, type: fan, name: fan, position_m: [0.6, 1.5, 1.0]}]}
+virtual: {scene: talk}
+storage: {folder: data, min_free_mib: 0}
+endpoints: {stream: "tcp://127.0.0.1:0", commands: "tcp://127.0.0.1:0"}
+"""
+
+
+def hostile_to_capture(folder: Path) -> None:
+    """`hearth live --record` in real time, under floods of all kinds at once: what it recorded."""
+    seconds = 10 if quick() else 30
+    (folder / "live.yaml").write_text(_LIVE_RIG)
+    command = ["live", "--rig", "live.yaml", "--record", "--no-console", "--seconds", str(seconds), "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hearth", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert process.stderr is not None
+    stream = commands = ""
+    for line in process.stderr:
+        if "commands tcp://" in line:
+            words = line.split()
+            stream, commands = words[words.index("stream") + 1], words[words.index("commands") + 1]
+            break
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    with Client(stream, commands, ("doa",)) as client:
+        client.wait_connected(60)
+        client.receive(60)  # sound is on its way
+    until = time.monotonic() + 0.6 * seconds
+    port, sent = int(stream.rsplit(":", 1)[1]), 0
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.connect(commands)
+        with closing(hostile.RawPeer(port, b"SUB")) as raw:
+            while time.monotonic() < until:
+                hostile.flood_commands(socket, 200, seed=sent)
+                hostile.flood_subscriptions(raw, 200, seed=sent)
+                hostile.flood_handshakes(port, 20, seed=sent)
+                sent += 420
+    out, _ = process.communicate(timeout=120)
+    report = json.loads(out)["service"] if process.returncode in (0, 1) else {}
+    recorded = report.get("recording", {})
+    note(f"capture: {sent} hostile messages in {0.6 * seconds:.0f} s; {report.get('commands_rejected')}")
+    figure("live_service_under_attack_exit_code", process.returncode, "", "==", 0)
+    figure("its_blocks_dropped", report.get("blocks_dropped", float("nan")), "blocks", "==", 0)
+    figure("its_recording_lost_frames", recorded.get("lost_frames", float("nan")), "frames", "==", 0)
+    figure(
+        "its_recording_dropped_pictures", recorded.get("dropped_pictures", float("nan")), "pictures", "==", 0
+    )
+
+
 def cost(home: Household) -> None:
     """CPU of the rig's process and age at a subscriber, encrypted and not: same host, same messages."""
     seconds = 4 if quick() else 15
@@ -402,6 +459,7 @@ def run(short: bool) -> None:
         revoking(home)
         hostile_rig_side(home)
         hostile_client_side()
+        hostile_to_capture(Path(folder))
         cost(home)
 
 

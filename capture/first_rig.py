@@ -37,7 +37,7 @@ storage:
   folder: data  # where episodes go
   segment_mib: 1900  # WAV files are continued in a new one below this size
   min_free_mib: 500  # recording does not start with less room
-endpoints:  # ZeroMQ addresses of the live stream; 0.0.0.0 instead of 127.0.0.1: the network, with `hearth keys`
+endpoints:  # ZeroMQ addresses of the live stream; 0.0.0.0 for 127.0.0.1: the network, with `hearth keys`
   stream: tcp://127.0.0.1:5771
   commands: tcp://127.0.0.1:5772
 """
