@@ -167,6 +167,11 @@ def _gaps(lines: list[Line], duration_s: float) -> list[Check]:
         text = f"No gap in {count} ({duration_s:.1f} s)."
         return [Check("ok", "Gaps in the sound", text, "", "Counted from the sample counter of each block.")]
     lost = int(np.nansum([number(x.get("lost_frames"), 0, 1e15) for x in gaps]))
+    if all(x.get("cause") == "muted" for x in gaps):  # wanted: no fault
+        times = sum(x.get("stream") == "audio" for x in gaps)
+        text = f"Muted {counted(times, 'time')}: nothing was kept of that."
+        value, quality = f"{lost} samples", "Place and length are in the timeline."
+        return [Check("ok", "Gaps in the sound", text, value, quality)]
     causes = ", ".join(sorted({str(x.get("cause", "unknown")).replace("_", " ") for x in gaps}))
     return [
         Check(
@@ -183,6 +188,7 @@ def _pictures(lines: list[Line], camera: str) -> list[Check]:
     frames = frame_lines(lines, camera)
     topic = f"Pictures ({camera})" if camera else "Pictures"
     gaps = [x for x in lines if x["type"] == "gap" and x.get("stream") == video_stream(camera)]
+    gaps = [x for x in gaps if x.get("cause") != "muted"]  # wanted: told with the sound
     dropped = int(np.nansum([number(x.get("dropped"), 0, 1e12) for x in gaps]))
     if not frames:
         return [Check("fault", topic, "No picture was written.", f"{dropped} dropped")] if gaps else []

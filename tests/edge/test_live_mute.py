@@ -104,6 +104,7 @@ def test_mute_and_takes_of_a_running_rig(rig: Rig, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.round(first.audio(48000) * 2.0**23), kept >> 8)
     states = [x["data"]["light"] for x in lines if x["type"] == "event" and x["kind"] == "state"]
     assert "muted" in states and states[-1] == "recording"
+    assert "Muted 1 time" in (first.path / "report.html").read_text(encoding="utf-8")  # and no fault
     ends = [x for x in second.timeline() if x["type"] == "gap" and x["cause"] == "muted"]
     assert {x["stream"] for x in ends} <= {"audio", "video"}
 
