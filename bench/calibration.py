@@ -13,6 +13,7 @@ PARTS = {
     "capsules": "bench.calibration_capsules",
     "room": "bench.calibration_room",
     "reverberation": "bench.calibration_reverberation",
+    "budget": "bench.calibration_budget",
 }
 
 
