@@ -310,7 +310,7 @@ def _offset(data: Any, lines: list[Line]) -> Check:
     within = sigma is not None and off <= 2 * sigma
     status: Any = "ok" if off < 45 or within else ("warning" if 0 < offset < 125 else "fault")
     late = "late" if offset > 0 else "early"
-    if source.get("source") == "calibration":
+    if source is not None and source.get("source") == "calibration":
         status = "ok"
         text = "As the rig's calibration found it; directions on the pictures are shifted by it."
         quality = "± is one standard deviation." if sigma is not None else "Without an uncertainty."

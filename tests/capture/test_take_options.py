@@ -42,6 +42,7 @@ def test_record_refuses_by_name_before_it_opens_anything(no_room, args, words):
 
 def test_live_and_demo_refuse_before_they_open_anything(no_room, monkeypatch):
     monkeypatch.setenv("HEARTH_KEYS", str(no_room / "no keys"))
+
     def error(rig: str, *args: str) -> BaseException | None:
         (no_room / "rig.yaml").write_text("hearth_rig: 1\nname: r\n" + rig)
         return CliRunner().invoke(app, list(args)).exception
