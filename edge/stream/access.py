@@ -62,6 +62,7 @@ class Access:
         self._marks: frozenset[str] = frozenset()  # fingerprints of those allowed
         self._stamp: tuple[object, ...] | None = None
         self._looked = self._wrote = 0.0
+        self._trouble = ""  # why the list cannot be used
         self._seen: dict[str, Seen] = {}
         self._hosts: dict[str, str] = {}  # address -> name of the client that came from there last
         if keys is not None:
@@ -138,11 +139,14 @@ class Access:
             if keys.stamp() != self._stamp:
                 self._read(keys)
         except HearthError as error:
-            # A list that cannot be trusted lets nobody in, and says so.
-            log.error("the list of allowed keys cannot be used, nobody is let in: %s", error)
+            # A list that cannot be trusted lets nobody in, and says so once.
             with self._lock:
-                self._allowed, self._marks = {}, frozenset()
-                self.revision += 1
+                told, self._trouble = self._trouble, str(error)
+                if self._allowed:
+                    self._allowed, self._marks = {}, frozenset()
+                    self.revision += 1
+            if told != str(error):
+                log.error("the list of allowed keys cannot be used, nobody is let in: %s", error)
         if self._seen and now - self._wrote > SEEN_S:
             self._wrote = now
             self.note_seen()
@@ -164,7 +168,7 @@ class Access:
         with self._lock:
             if self._allowed.keys() - allowed.keys():
                 self.revision += 1
-            self._allowed, self._revoked, self._stamp = allowed, revoked, stamp
+            self._allowed, self._revoked, self._stamp, self._trouble = allowed, revoked, stamp, ""
             self._marks = frozenset(listed.public.fingerprint for listed in allowed.values())
 
     # --- word of it ---

@@ -144,6 +144,9 @@ class KeysFolder:
                 f"this rig has a key already: {there[0].name} ({there[0].public.fingerprint}). Every client "
                 f"trusts that one; to replace it, delete {self._file('own', there[0].name)} first"
             )
+        for folder in (self.path, self.path / "own"):
+            if folder.exists():
+                self._require((folder,), 0o077, "secret keys do not belong there")
         pair = new_pair(name, kind, utc_now())
         self._write(
             "own",
@@ -243,14 +246,15 @@ class KeysFolder:
         return found
 
     def _require_private(self, file: Path) -> None:
-        self._require(file, 0o077, "its secret key can be read or changed by others")
+        why = "its secret key can be read or changed by others"
+        self._require((file, file.parent, self.path), 0o077, why)
 
     def _require_unwritable(self, file: Path) -> None:
-        self._require(file, 0o022, "others can put keys on this list")
+        self._require((file, file.parent, self.path), 0o022, "others can put keys on this list")
 
-    def _require(self, file: Path, forbidden: int, why: str) -> None:
-        """The file, its folder and the folder of keys must not be open to others, nor belong to them."""
-        for path in (file, file.parent, self.path):
+    def _require(self, paths: tuple[Path, ...], forbidden: int, why: str) -> None:
+        """These must not be open to others, nor belong to them."""
+        for path in paths:
             try:
                 status = path.stat()
             except OSError as error:

@@ -87,6 +87,13 @@ def test_a_secret_that_others_can_reach_is_refused(tmp_path: Path, what: str, mo
     assert folder.rig_key().name == "rig"
 
 
+def test_a_secret_is_not_put_into_an_open_folder(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir(mode=0o755)
+    with pytest.raises(InputError, match="chmod 700"):
+        KeysFolder(tmp_path / "keys").make("rig", "rig")
+    assert list((tmp_path / "keys").iterdir()) == []
+
+
 def test_nothing_is_replaced_and_nobody_is_mixed_up(tmp_path: Path) -> None:
     rig, client = KeysFolder(tmp_path / "rig"), KeysFolder(tmp_path / "client")
     made = rig.make("rig", "rig")
