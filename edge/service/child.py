@@ -30,6 +30,7 @@ LONGEST_PAUSE_S = 30.0
 HEALTHY_S = 60.0  # after so long the next pause is the first one again
 _END_S = 5.0
 _LOOK_S = 0.1
+_OOM_SCORE = 500
 
 
 class Child:
@@ -136,6 +137,8 @@ class Child:
         self._process = process
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, self._nice)
+        with contextlib.suppress(OSError):  # when memory runs out it goes, not the recording
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text(str(_OOM_SCORE))
         self._tell("process_started", pid=process.pid, restarts=self.restarts)
         return self._follow(process)
 

@@ -42,17 +42,23 @@ def install(
         str | None, typer.Option(help="User of system services; default: who called sudo, or you.")
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="live begins with a take at each start.")] = False,
+    with_agent: Annotated[
+        bool, typer.Option("--with-agent", help="live runs the agent itself; for rigs that ask for keys.")
+    ] = False,
     start: Annotated[bool, typer.Option("--start/--no-start", help="Start them at once.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the units.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the units for this rig, enable and start them. Run it again when the rig file moved."""
+    from dsp.errors import InputError
     from edge.service import systemd
     from recordings.terminal import emit
 
     manager = systemd.Manager(_is_system(system))
-    chosen = units or list(DEFAULT)
-    place = systemd.place_of(rig, manager, run_as, record)
+    chosen = units or (["live"] if with_agent else list(DEFAULT))
+    if with_agent and "agent" in chosen:
+        raise InputError("with --with-agent live runs the agent; a second one would answer everything twice")
+    place = systemd.place_of(rig, manager, run_as, record, with_agent)
     texts = systemd.texts(chosen, place)
     folder = str(manager.folder)
     if not dry_run:

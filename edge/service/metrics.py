@@ -105,6 +105,12 @@ def _pictures_and_messages(out: Exposition, stats: Any, health: Any) -> None:
     out.add("hearth_commands_total", "counter", "Commands served.", stats["commands"])
     refused = [({"reason": reason}, n) for reason, n in sorted(stats["commands_rejected"].items())]
     out.add("hearth_commands_rejected_total", "counter", "What was no command.", refused)
+    security = health.get("security", {})
+    text = "Connections that showed an allowed key."
+    out.add("hearth_connections_accepted_total", "counter", text, security.get("accepted"))
+    for name, what in (("denied", "Connections refused."), ("cut", "Connections cut for what they sent.")):
+        refused = [({"reason": reason}, count) for reason, count in sorted(security.get(name, {}).items())]
+        out.add(f"hearth_connections_{name}_total", "counter", what, refused)
     clients = health.get("clients")
     if clients is not None:
         there = sum(bool(client["alive"]) for client in clients)

@@ -58,7 +58,9 @@ class Manager:
             )
 
 
-def place_of(rig_file: Path | None, manager: Manager, run_as: str | None, record: bool) -> Place:
+def place_of(
+    rig_file: Path | None, manager: Manager, run_as: str | None, record: bool, with_agent: bool
+) -> Place:
     """Where and as whom the services of a rig file run. Raises InputError without a rig file or user."""
     path = rig_file if rig_file is not None else Path("rig.yaml")
     rig = load_rig(path)
@@ -80,6 +82,7 @@ def place_of(rig_file: Path | None, manager: Manager, run_as: str | None, record
         groups=tuple(group for group in GROUPS if group in known),
         system=manager.system,
         record=record,
+        with_agent=with_agent,
     )
 
 

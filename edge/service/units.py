@@ -56,6 +56,7 @@ class Place:
     groups: tuple[str, ...] = GROUPS
     system: bool = True
     record: bool = False
+    with_agent: bool = False  # live runs the agent itself
 
 
 def unit_name(unit: str) -> str:
@@ -69,11 +70,12 @@ def unit_text(unit: str, rig: Rig, place: Place) -> str:
     """A unit file. Raises InputError for a rig that cannot run as this unit."""
     name = unit_name(unit)
     if unit != "capture":
-        _check_addresses(rig, place)
+        _check_addresses(unit, rig, place)
     text = (FOLDER / name).read_text(encoding="utf-8")
     hardening = (FOLDER / "hardening.conf").read_text(encoding="utf-8").strip()
     text = text.replace("@HARDENING@", hardening)
-    options = {"live": ["--record"] if place.record else [], "agent": [], "capture": ["--session", "capture"]}
+    live = ["--record"] * place.record + ["--with-agent"] * place.with_agent
+    options = {"live": live, "agent": [], "capture": ["--session", "capture"]}
     words = {
         "NAME": _plain(rig.name),
         "HEARTH": _command(hearth_command()),
@@ -86,6 +88,8 @@ def unit_text(unit: str, rig: Rig, place: Place) -> str:
         "CACHE": _quoted(f"NUMBA_CACHE_DIR={place.data / '.cache' / 'numba'}"),
         "STREAM": _command([rig.endpoints.stream]),
         "COMMANDS": _command([rig.endpoints.commands]),
+        "HIGH": "2500M" if place.with_agent else "800M",
+        "MAX": "3G" if place.with_agent else "1G",
         "TARGET": "multi-user.target" if place.system else "default.target",
     }
     lines = _fill(text, words).splitlines()
@@ -115,7 +119,15 @@ def is_ours(path: Path) -> bool:
         return False
 
 
-def _check_addresses(rig: Rig, place: Place) -> None:
+def _check_addresses(unit: str, rig: Rig, place: Place) -> None:
+    from edge.stream.addresses import stays_here
+
+    ends = (rig.endpoints.stream, rig.endpoints.commands)
+    if unit == "agent" and (rig.security.loopback == "keys" or not all(map(stays_here, ends))):
+        raise InputError(
+            "this rig asks for keys, and an agent in a unit of its own has none. Let live run it, by a way "
+            "in of its own: `hearth service install --with-agent`"
+        )
     for key in ("stream", "commands"):
         address = getattr(rig.endpoints, key)
         if address.startswith("tcp://") and address.endswith((":0", ":*")):

@@ -126,6 +126,8 @@ endpoints:
         "hearth_clock_drift_sigma_ppm",
         "hearth_temperature_celsius",
         "hearth_commands_rejected_total",
+        "hearth_connections_denied_total",
+        "hearth_connections_cut_total",
         "hearth_process_up",
         "hearth_process_restarts_total",
     }

@@ -90,6 +90,10 @@ def test_names_with_blanks_quotes_and_percent_signs_stay_what_they_are():
 def test_what_cannot_run_as_a_service_is_refused(more: str, word: str):
     with pytest.raises(InputError, match=word):
         unit_text("live", rig(more), place())
+    keys = rig("security: {loopback: keys}\n")
+    with pytest.raises(InputError, match="--with-agent"):
+        unit_text("agent", keys, place())
+    assert "--with-agent" in unit_text("live", keys, place(with_agent=True))
     with pytest.raises(InputError, match="temporary"):
         check_place(place(rig=Path("/tmp/rig.yaml")))
     with pytest.raises(InputError, match="temporary"):
@@ -180,6 +184,7 @@ def test_a_dry_run_prints_what_install_would_write(folder: Path):
         (("install", "perception", "--dry-run"), "live, agent, capture"),
         (("install", "--system", "--run-as", "nobody-of-that-name", "--dry-run"), "no user"),
         (("install", "--user", "--run-as", "root", "--dry-run"), "--run-as"),
+        (("install", "live", "agent", "--with-agent", "--dry-run"), "twice"),
         (("logs", "--follow", "--json"), "cannot follow"),
     ],
 )
