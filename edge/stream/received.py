@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capture.frame_watch import jpeg_size
 from dsp.errors import DeviceError, InputError
 from edge.stream.messages import Header, read_array
 
@@ -87,6 +86,8 @@ class Message:
             picture = self.array
             assert picture is not None
             return picture
+        from capture.frame_watch import jpeg_size  # here: a client without pictures loads nothing of cameras
+
         size = jpeg_size(self.payload)
         if size is None or size[0] * size[1] > MAX_PIXELS:
             told = "no size" if size is None else f"{size[0]} x {size[1]} pixels"
