@@ -12,12 +12,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from capture.recorder import Recorder
 
 log = logging.getLogger(__name__)
+
+Watch = TypeVar("Watch", bound="PathWatch")
 
 _LONGEST_PAUSE_S = 1.0
 
@@ -120,7 +122,7 @@ class PathWatch:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="service watchdog", daemon=True)
 
-    def __enter__(self) -> PathWatch:
+    def __enter__(self: Watch) -> Watch:
         self._thread.start()
         return self
 
