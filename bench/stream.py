@@ -40,12 +40,13 @@ class Child:
     """A role of bench.stream_pictures."""
 
     def __init__(self, *arguments: str) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (lives as long as the process)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.stream_pictures", *arguments],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
         )
 
@@ -68,7 +69,9 @@ class Child:
         try:
             out, _ = self._process.communicate(timeout=timeout_s)
             return dict(json.loads(out.strip().splitlines()[-1]))
-        except (subprocess.TimeoutExpired, ValueError, IndexError):
+        except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
+            self._errors.seek(0)
+            note(f"{self._process.args[3:6]}: {error!r}; {self._errors.read()[-300:].strip()}")
             return {}
         finally:
             self.kill()
