@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from dsp.errors import DeviceError, InputError
+from edge.stream.context import Context
 
 if TYPE_CHECKING:
     from edge.stream.access import Access
@@ -117,7 +118,7 @@ def connect(socket: zmq.Socket[bytes], address: str, keys: ClientKeys | None = N
 
 def check_free(address: str, what: str, access: Access | None = None) -> None:
     """Raise what `bind` would raise; nothing stays bound."""
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context = Context()
     try:
         bind(context.socket(zmq.REP), address, what, access)
     finally:

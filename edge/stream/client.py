@@ -20,6 +20,7 @@ from dsp.errors import DeviceError, InputError
 from edge.stream.addresses import same_host
 from edge.stream.command_client import CommandClient
 from edge.stream.connection import Connection, Keys, keys_for
+from edge.stream.context import Context
 from edge.stream.counting import StreamCount
 from edge.stream.keys import AccessDenied
 from edge.stream.messages import (
@@ -125,7 +126,7 @@ class Client:
         self._error: Exception | None = None  # what ended the reading thread
         self._connected = threading.Event()
         self._closing = threading.Event()
-        self._context = zmq.Context()
+        self._context = Context()
         self._poller = zmq.Poller()
         self._told_problem: str | None = None
         try:

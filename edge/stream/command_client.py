@@ -12,6 +12,7 @@ import zmq
 
 from dsp.errors import CheckFailed, DeviceError, HearthError, InputError, MissingDependency
 from edge.stream.connection import Connection, Keys, keys_for
+from edge.stream.context import Context
 from edge.stream.keys import AccessDenied
 from edge.stream.messages import MAX_COMMAND_BYTES, Reply, Request, encode_data
 
@@ -44,7 +45,7 @@ class CommandClient:
         loaded = keys_for(keys, address)
         self.address = address
         self._lock = threading.Lock()
-        self._context = zmq.Context()
+        self._context = Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.REQ)
         # A late answer to a command that timed out must not be taken for the answer to the next one.
         self._socket.setsockopt(zmq.REQ_RELAXED, 1)

@@ -15,6 +15,7 @@ from dsp.errors import HearthError, InputError
 from edge.stream.access import Access
 from edge.stream.addresses import bind
 from edge.stream.clients import Clients
+from edge.stream.context import Context
 from edge.stream.guard import Guard, Limit
 from edge.stream.local_door import LocalDoor
 from edge.stream.messages import (
@@ -70,7 +71,7 @@ class CommandServer:
             "client.beat": self.clients.beat,
         }
         self._closing = threading.Event()
-        self._context = zmq.Context()
+        self._context = Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 500)
         self._socket.setsockopt(zmq.MAXMSGSIZE, 2 * MAX_COMMAND_BYTES)  # beyond it ZeroMQ cuts the connection

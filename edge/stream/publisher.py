@@ -18,6 +18,7 @@ from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError, InputError
 from edge.stream.access import Access
 from edge.stream.addresses import bind
+from edge.stream.context import Context
 from edge.stream.guard import Guard, Limit
 from edge.stream.local_door import LocalDoor
 from edge.stream.messages import MESSAGES, Encoding, Header, describe_payload, pack, topic
@@ -67,7 +68,7 @@ class Publisher:
         self._listeners: list[Callable[[Header], None]] = []
         self._closed = False
         self._closing = threading.Event()
-        self._context = zmq.Context()
+        self._context = Context()
         self._sockets: list[zmq.Socket[bytes]] = []
         self._wishes: collections.deque[tuple[zmq.Socket[bytes], bytes]] = collections.deque()
         self.rejected = {"malformed": 0, "flooded": 0}

@@ -16,6 +16,7 @@ import zmq
 from capture.blocks import monotonic_ns
 from dsp.errors import DeviceError
 from edge.stream.connection import Connection, Keys, keys_for
+from edge.stream.context import Context
 from edge.stream.messages import Reply, Request, encode_data
 from edge.stream.time_sync import ClockEstimator, ClockState, Exchange, clock_id
 
@@ -64,7 +65,7 @@ class RigClock:
         self._closing = threading.Event()
         self._pending: dict[bytes, int] = {}  # number of a ping -> t0
         self._heard_ns = 0
-        self._context = zmq.Context()
+        self._context = Context()
         self._thread = threading.Thread(target=self._talk, name="rig-clock", daemon=True)
         self._thread.start()
 
