@@ -12,7 +12,7 @@ class Context(zmq.Context[zmq.Socket[bytes]]):
     """As zmq.Context, but one that nobody closed ends in a thread of its own.
 
     pyzmq ends a forgotten context when it is collected, and that waits for its sockets. Where both are
-    garbage at once the context may come first; its sockets are then never closed, and the process stands still.
+    garbage at once the context may come first; its sockets are then never closed, and all stands still.
     """
 
     def __del__(self) -> None:
