@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from scipy.signal import butter
 
 from dsp import histogram
 from dsp.stft import RowStft, StftPlan
@@ -260,6 +259,18 @@ def _high_pass(x: F32, section: F64, state: F64, out: F32) -> None:  # pragma: n
         state[c, 0], state[c, 1] = u, v
 
 
+def high_pass(corner_hz: float, fs: float) -> F64:
+    """b0, b1, b2, a1, a2 of a second-order Butterworth high-pass (bilinear transform with the corner warped).
+
+    As scipy.signal.butter(2, corner_hz, "highpass", fs=fs), which takes a second to load.
+    """
+    k = np.tan(np.pi * corner_hz / fs)
+    scale = 1.0 / (1.0 + np.sqrt(2.0) * k + k * k)
+    return np.array(
+        [scale, -2 * scale, scale, 2 * (k * k - 1.0) * scale, (1.0 - np.sqrt(2.0) * k + k * k) * scale]
+    )
+
+
 class VoteCounter:
     """Spectra and weights for consecutive rows; each row's votes go into a histogram."""
 
@@ -271,8 +282,7 @@ class VoteCounter:
         self._stft = RowStft(plan, 4)
         self._state = np.zeros((_STATE_ROWS, plan.bins), np.float32)
         self._running = np.zeros(3)
-        section = butter(2, HIGH_PASS_HZ, "highpass", fs=fs)
-        self._section = np.array([*section[0], *section[1][1:]])
+        self._section = high_pass(HIGH_PASS_HZ, fs)
         self._filter_state = np.zeros((4, 2))
         self._filter_used = False
         self._filtered = np.zeros((plan.row, 4), np.float32)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dsp.doa import DoaEstimator, DoaFrame, estimate_doa, steady_direction
 from dsp.errors import InputError
 from dsp.stft import StftPlan, stft
+from dsp.votes import high_pass
 
 FS = 24000
 
@@ -261,3 +262,11 @@ def test_samples_far_beyond_full_scale_are_named() -> None:
     foa[7] = 1e18
     with pytest.raises(InputError, match=r"sample 7 is 1e\+18.*full scale"):
         DoaEstimator(FS).push(foa)
+
+
+@pytest.mark.parametrize("fs", [16000, 24000, 48000])
+def test_the_high_pass_is_scipys(fs: int) -> None:
+    from scipy.signal import butter
+
+    b, a = butter(2, 80.0, "highpass", fs=fs)
+    np.testing.assert_allclose(high_pass(80.0, fs), [*b, *a[1:]], rtol=1e-9)

@@ -227,3 +227,9 @@ def test_wrong_use_is_refused_with_the_value_in_the_message():
         dsp.Resampler(48000, 24000, 4).push(np.zeros((10, 4), np.complex64))
     with pytest.raises(InputError, match="AsyncResampler"):
         dsp.resample(np.zeros((10, 1)), 48000, 47999)
+
+
+def test_the_stored_filter_is_the_designed_one() -> None:
+    from dsp.resample import designed_half_band, half_band_taps
+
+    np.testing.assert_allclose(half_band_taps(38, 11 / 48), designed_half_band(38, 11 / 48), atol=1e-9)
