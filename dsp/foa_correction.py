@@ -27,6 +27,7 @@ from dsp.arguments import sample_rate
 from dsp.errors import InputError
 
 MAX_DELAY_S = 0.02
+MAX_GAIN_DB = 40.0  # against the plain conversion; a capsule that is farther off is broken
 _HALF = 24
 _BETA = 6.0
 _ROWS = 1024
@@ -68,6 +69,15 @@ class FoaCorrection:
             object.__setattr__(self, name, array)
         if np.linalg.cond(self.matrix) > 1e4:
             raise InputError("the matrix of a correction loses a channel: it cannot be inverted")
+        if self.before is None:
+            # What it does to AmbiX that was converted plainly: largest and smallest gain in any direction.
+            gains = np.linalg.svd(self.matrix @ conversion_matrix("ambix", self.source), compute_uv=False)
+            off_db = float(20 * np.abs(np.log10(gains[[0, -1]])).max())
+            if off_db > MAX_GAIN_DB:
+                raise InputError(
+                    f"the matrix of a correction changes the level by {off_db:.0f} dB, more than"
+                    f" {MAX_GAIN_DB:g} dB; calibrate again"
+                )
         if np.abs(self.delays_s).max() > MAX_DELAY_S:
             raise InputError(f"delays of a correction are up to {MAX_DELAY_S} s, got {self.delays_s}")
 

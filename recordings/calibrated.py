@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FOLDER = "calibration"
 OF_A_CAMERA: tuple[Kind, ...] = ("camera", "pose", "sync")
 OF_THE_RIG: tuple[Kind, ...] = (*OF_A_CAMERA, "capsules", "room")
+MAX_LEVER_ARM_M = 10.0  # farther from the microphone is no camera of one rig
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,13 @@ class Calibrations:
         if not np.allclose(turn @ turn.T, np.eye(3), atol=1e-6) or np.linalg.det(turn) < 0:
             raise InputError(
                 "the pose's result holds no rigid T_mic_camera (4 x 4); run `hearth calibrate pose` again"
+            )
+        away = float(np.linalg.norm(pose[:3, 3]))
+        if not away <= MAX_LEVER_ARM_M:
+            raise InputError(
+                f"the pose's result puts the camera {away:.4g} m from the microphone, more than"
+                f" {MAX_LEVER_ARM_M:g} m: were its points given in another unit than metres? Run"
+                " `hearth calibrate pose` again with metres"
             )
         return pose
 

@@ -12,6 +12,7 @@ loading changes nothing. NaN and infinity are refused: a calibration either know
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -156,8 +157,13 @@ def load(path: str | PathLike[str], kind: Kind | None = None) -> CalibrationResu
         data = source.read_bytes()
     try:
         head = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+        json.loads(data, object_pairs_hook=_refuse_twice)  # msgspec keeps the last and says nothing
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{source} is no JSON file: {error}") from None
+    except RecursionError:
+        raise InputError(f"{source} is no calibration result: its values are nested too deeply") from None
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
     if not isinstance(head, dict) or "hearth_calibration" not in head:
         raise InputError(f"{source} is no calibration result of Hearth: it has no key hearth_calibration")
     try:
@@ -172,6 +178,8 @@ def load(path: str | PathLike[str], kind: Kind | None = None) -> CalibrationResu
         found.check()
     except (msgspec.ValidationError, InputError) as error:
         raise InputError(f"{source}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{source} is no calibration result: its values are nested too deeply") from None
     if kind is not None and found.kind != kind:
         raise InputError(f"{source} holds a calibration of kind {found.kind!r}, {kind!r} is needed")
     return found
@@ -201,6 +209,15 @@ def hash_inputs(paths: Iterable[str | PathLike[str]]) -> list[InputFile]:
         with storage_errors(path, "read"):
             found.append(InputFile(path.name, sha256_file(path)))
     return found
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+    """Raises InputError for a key that stands twice in one object: which of the two holds is not known."""
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise InputError(f"the key {key!r} stands twice in one object; take one out, or calibrate again")
+        seen.add(key)
 
 
 def _check_covariance(covariance: Covariance) -> None:

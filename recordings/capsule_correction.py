@@ -35,10 +35,15 @@ def read_correction(
         raise InputError(f"{where} holds no result.correction; calibrate again")
     if stored.get("target") != "ambix":
         raise InputError(f"{where}: the correction must end in ambix, not {stored.get('target')!r}")
-    missing = [name for name in ("source", "matrix", "delays_s") if name not in stored]
+    missing = [name for name in ("source", "matrix", "delays_s", "key") if name not in stored]
     if missing:
         raise InputError(f"{where}: result.correction has no {', '.join(missing)}; calibrate again")
     found = FoaCorrection(stored["source"], stored["matrix"], stored["delays_s"])
+    if stored["key"] != found.key:
+        raise InputError(
+            f"{where}: result.correction is not as it was written: its numbers give the key {found.key}, it"
+            f" says {stored['key']!r:.40}; calibrate again"
+        )
     if source is not None and source != found.source:
         raise InputError(
             f"{where} was measured on {found.source} channels ({' '.join(found.channels)}), this sound is"

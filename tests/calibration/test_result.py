@@ -88,9 +88,20 @@ def test_no_file_no_json_or_another_kind(tmp_path: Path):
     (tmp_path / "x.json").write_text("{")
     with pytest.raises(InputError, match="no JSON"):
         load(tmp_path / "x.json")
+    (tmp_path / "x.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"x\.json is no calibration result: .* too deeply"):
+        load(tmp_path / "x.json")
     path = example().save(tmp_path / "c.json")
     with pytest.raises(InputError, match="'camera', 'pose' is needed"):
         load(path, "pose")
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path):
+    path = example().save(tmp_path / "c.json")
+    text = path.read_text()
+    path.write_text(text.replace('"kind"', '"kind": "sync", "kind"', 1))
+    with pytest.raises(InputError, match=r"c\.json: the key 'kind' stands twice"):
+        load(path)
 
 
 def test_inputs_are_hashed_by_content(tmp_path: Path):

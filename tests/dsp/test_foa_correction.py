@@ -87,6 +87,8 @@ def test_sound_that_was_converted_already():
         (("ambix", np.eye(3)), "matrix"),
         (("ambix", np.diag([1.0, 1, 1, 0])), "loses a channel"),
         (("ambix", np.eye(4) * np.nan), "finite"),
+        (("ambix", np.eye(4) * 1e30), "600 dB, more than 40"),
+        (("a", dsp.conversion_matrix("a", "ambix") * 0.001), "60 dB, more than 40"),
         (("ambix", np.eye(4), [0, 0, 0, 1.0]), "delays"),
         (("ambix", "no", [0, 0, 0, 0]), "numbers"),
     ],

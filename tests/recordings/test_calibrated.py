@@ -158,3 +158,11 @@ calibration: {{camera: {made["camera"]}, pose: {made["pose"]}, room: {old}, sync
     assert [f.severity for f in found.values()].count("fault") == 1
     wrong = look_at_calibrations(parse_rig(text.replace("640", "1280")))
     assert "640x360 pixels, the camera gives 1280x360" in wrong[0].text and wrong[0].severity == "fault"
+
+
+def test_a_pose_in_millimetres_is_refused(tmp_path: Path) -> None:
+    far = POSE.copy()
+    far[:3, 3] *= 1000
+    made = save(tmp_path, pose={"T_mic_camera": far})
+    with pytest.raises(InputError, match=r"pose\.json: .* 113.6 m from the microphone.*another unit"):
+        read_results({("", "pose"): made["pose"]})

@@ -48,6 +48,10 @@ def test_another_format_than_the_calibrated_one_is_refused(path):
         ({"kind": "capsules", "result": {"correction": {**MADE.to_dict(), "target": "a"}}}, "end in ambix"),
         ({"kind": "capsules", "result": {"correction": {**MADE.to_dict(), "source": 3}}}, "unknown format"),
         ({"kind": "capsules", "result": {"correction": {**MADE.to_dict(), "matrix": [[1]]}}}, "matrix"),
+        (
+            {"kind": "capsules", "result": {"correction": {**MADE.to_dict(), "delays_s": [0, 0, 0, 0]}}},
+            "not as it was written",
+        ),
     ],
 )
 def test_what_holds_none_is_refused(content, words):
