@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dsp.errors import CheckFailed, InputError
-from recordings.terminal import emit
+from recordings.terminal import counted, emit
 
 
 def capsules(
@@ -61,9 +61,13 @@ def capsules(
     from calibration import capsules_files
     from calibration.capsules_fit import PLACEMENT_DEG, fit_capsules
     from calibration.capsules_report import in_words, problems, summary, to_result, verify, write_page
+    from calibration.outputs import refuse_overwriting
     from calibration.pose_command import _sweep, _write_sweep
 
     played = _sweep(sweep)
+    page = page or out.with_suffix(".html")
+    read = [source, directions, noise, Path(calibrator) if calibrator else None, rig or Path("rig.yaml")]
+    refuse_overwriting({"--out": out, "--page": page, "--write-sweep": write_sweep}, read)
     if write_sweep is not None:
         _write_sweep(write_sweep, played)
         text = f"{write_sweep}: play this from every direction"
@@ -102,7 +106,7 @@ def capsules(
             named = "; ".join(f["message"] for f in verified["faults"])
             got.problems.append((f"the corrected sound is still not right: {named}", "measure again"))
     wrong = problems(fit, got)
-    report = write_page(page or out.with_suffix(".html"), fit, got, floor, verified, str(source))
+    report = write_page(page, fit, got, floor, verified, str(source))
     found: dict[str, Any] = {"good": not wrong, "result": None, "page": str(report), "problems": wrong}
     if fit is not None:
         found |= summary(fit, got, floor)
@@ -121,7 +125,8 @@ def capsules(
     emit(found, as_json, lines)
     if wrong:
         raise CheckFailed(
-            f"no correction to stand for ({len(wrong)} reasons above); nothing written to {out}, see {report}"
+            f"no correction to stand for ({counted(len(wrong), 'reason')} above); nothing written to {out},"
+            f" see {report}"
         )
 
 

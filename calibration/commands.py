@@ -110,6 +110,7 @@ def camera(
     from calibration.camera_report import write_report
     from calibration.camera_views import open_pictures
     from calibration.formats import write_camera
+    from calibration.outputs import refuse_overwriting
     from calibration.result import hash_inputs
     from recordings.terminal import emit
 
@@ -117,6 +118,10 @@ def camera(
     if model not in COEFFICIENTS:
         raise InputError(f"unknown model {model!r}; there are {', '.join(COEFFICIENTS)}")
     exports = [_export(text) for text in export or []]
+    page = out.with_suffix(".html")
+    written: dict[str, Path | None] = {"--out": out, "its page": page}
+    written |= {f"--export {format_}:": path for format_, path in exports}
+    refuse_overwriting(written, [*(sources or ()), rig or Path("rig.yaml")])
     pictures: dict[str, Any] = {}
     inputs = []
     if sources:
@@ -125,7 +130,6 @@ def camera(
         inputs = hash_inputs(path for path in open_pictures(source)[2] if path.is_file())
     else:
         found, pictures = _live(chosen, rig, seconds)
-    page = out.with_suffix(".html")
     refused = None
     try:
         result = calibrate_views(found, model=model, inputs=inputs)  # type: ignore[arg-type]
@@ -160,8 +164,10 @@ def convert(
 ) -> None:
     """Write a camera for another tool, or bring one of another tool here. Numbers stay exact."""
     from calibration.formats import imported, read_camera, write_camera
+    from calibration.outputs import refuse_overwriting
     from recordings.terminal import emit
 
+    refuse_overwriting({"TARGET": target}, [source])
     found = read_camera(source, camera=which)
     if to == "hearth":
         imported(found, source).save(target)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dsp.errors import CheckFailed, InputError
-from recordings.terminal import emit, progress
+from recordings.terminal import counted, emit, progress
 
 
 def pose(
@@ -73,11 +73,15 @@ def pose(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
 ) -> None:
     """Where the microphone is and looks, as the camera sees it. Exit 1 without an answer to stand for."""
+    from calibration.outputs import refuse_overwriting
     from calibration.pose_model import Prior
     from calibration.pose_report import in_words, summary, to_result, write_page
     from calibration.pose_solver import solve_pose
 
     played = _sweep(sweep)
+    page = page or out.with_suffix(".html")
+    read = [*(sources or ()), camera, claps, seen, rig or Path("rig.yaml")]
+    refuse_overwriting({"--out": out, "--page": page, "--write-sweep": write_sweep}, read)
     if write_sweep is not None:
         _write_sweep(write_sweep, played)
         emit(
@@ -110,7 +114,7 @@ def pose(
         "lever_arm_prior_sigma_m": None if arm is None else arm.sigma_m.tolist(),
         "speaker_prior_m": None if on_board is None else on_board.mean_m.tolist(),
     }
-    report = write_page(page or out.with_suffix(".html"), fit, got, ", ".join(p.name for p in sources))
+    report = write_page(page, fit, got, ", ".join(p.name for p in sources))
     found: dict[str, Any] = {**summary(fit, got), "result": None, "page": str(report)}
     lines = [in_words(fit), *(f"  {text}" for text in (*fit.refusals, *fit.warnings))]
     lines += [f"  left out: {name}: {why}" for name, why in got.skipped]
@@ -122,7 +126,8 @@ def pose(
     emit(found, as_json, lines)
     if not fit.ok:
         raise CheckFailed(
-            f"no pose that can be stood for ({len(fit.refusals)} reasons above); nothing written to {out}"
+            f"no pose that can be stood for ({counted(len(fit.refusals), 'reason')} above); nothing written"
+            f" to {out}"
         )
 
 

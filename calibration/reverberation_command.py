@@ -61,9 +61,13 @@ def rt60(
 
     Exit 1: in no band is there range enough for a T20; nothing is written but the page.
     """
+    from calibration.outputs import refuse_overwriting
     from calibration.pose_command import _sweep
 
     played = _sweep(sweep)
+    page = page or out.with_name(f"{out.stem}_rt60.html")
+    written = {"--out": out, "--page": page, "--write-sweep": write_sweep}
+    refuse_overwriting(written, [*(files or ()), rig or Path("rig.yaml")])
     if write_sweep is not None:
         _write(write_sweep, played)
         emit(
@@ -92,7 +96,7 @@ def _measure(
     format_name: str | None,
     channel: str | None,
     out: Path,
-    page: Path | None,
+    page: Path,
     as_json: bool,
 ) -> None:
     from calibration.result import hash_inputs
@@ -117,9 +121,7 @@ def _measure(
     method: dict[str, Any] = {"kind": kind}
     if kind == "sweep":
         method |= {"sweep_s": played.seconds, "low_hz": played.low_hz, "high_hz": played.high_hz}
-    report = write_page(
-        page or out.with_name(f"{out.stem}_rt60.html"), found, ", ".join(p.name for p in paths[:8])
-    )
+    report = write_page(page, found, ", ".join(p.name for p in paths[:8]))
     told_all = {**summary(found), "result": None, "page": str(report)}
     if not told_all["good"]:
         emit(told_all, as_json, [*lines(found), f"page: {report}"])

@@ -81,6 +81,7 @@ def frame(
     """
     from calibration.board import Board
     from calibration.camera_detect import choose_layout
+    from calibration.outputs import refuse_overwriting
     from calibration.result import load
     from calibration.room_devices_file import older_than_frame, read_devices
     from calibration.room_devices_gather import numbers_of
@@ -91,6 +92,9 @@ def frame(
     from calibration.room_plan_page import read_picture, refresh_page
 
     camera, pose = _results(rig, camera, pose)
+    page = page or room_file.with_suffix(".html")
+    read = [*(pictures or ()), camera, pose, rig or Path("rig.yaml")]
+    refuse_overwriting({"--room": room_file, "--page": page}, read)
     result = load(camera, "camera")
     model, covariance = camera_and_covariance(result)
     words = board or str(result.result.get("board", ""))
@@ -251,10 +255,15 @@ def device(
 
     All that is given counts in one fit. Exit 1: the device's place cannot be stood for; what to add is said.
     """
+    from calibration.outputs import refuse_overwriting
     from calibration.room_devices_file import remove_device
     from calibration.room_devices_rig import TYPES, device_id
     from calibration.room_plan_page import refresh_page
 
+    page = page or room_file.with_suffix(".html")
+    read = [*(picture or ()), *(held or ()), *(pointed or ()), *(sound or ()), camera, rig]
+    read += [Path(text) for text in heard_from or ()]
+    refuse_overwriting({"--room": room_file, "--page": page}, read)
     if remove:
         if not name:
             raise InputError("name the device to take out")
@@ -335,6 +344,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """A plan of the room and the picture with its devices; its values for rig.yaml."""
+    from calibration.outputs import refuse_overwriting
     from calibration.result import load
     from calibration.room_devices_file import older_than_frame, read_devices
     from calibration.room_devices_rig import lost_in_rig, rig_lines, rig_values
@@ -342,6 +352,10 @@ def show(
     from calibration.room_frame_file import read_frame
     from calibration.room_plan_page import refresh_page, room_size, write_plan
 
+    page = page or room_file.with_suffix(".html")
+    read = [room_file, picture, camera]
+    refuse_overwriting({"--page": page, "--plan": plan, "--write-rig": write_rig}, read)
+    refuse_overwriting({"--page": page, "--plan": plan}, [rig])
     saved = read_frame(room_file, camera)
     devices = read_devices(room_file)
     report = refresh_page(room_file, page, camera, rig, picture)

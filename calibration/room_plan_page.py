@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.outputs import refuse_overwriting
 from calibration.pose_model import Floats
 from calibration.report_page import ReportPage
 from calibration.result import load
@@ -277,6 +278,7 @@ def refresh_page(
             f"{size[0]}x{size[1]}"
         )
     target = page or room_file.with_suffix(".html")
+    refuse_overwriting({"--page": target}, [shown])
     return write_room_page(target, room_file, saved, read_devices(room_file), image, room_size(rig))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dsp.errors import CheckFailed, InputError
-from recordings.terminal import emit, progress
+from recordings.terminal import counted, emit, progress
 
 
 def sync(
@@ -72,6 +72,7 @@ def sync(
 
         serve(host, port, as_json)
         return
+    from calibration.outputs import refuse_overwriting
     from calibration.sync import estimate_sync
     from calibration.sync_clap import estimate_claps
     from calibration.sync_files import gather
@@ -89,6 +90,9 @@ def sync(
             " else) to"
             " look and listen now"
         )
+
+    page = page or out.with_suffix(".html")
+    refuse_overwriting({"--out": out, "--page": page}, [*(sources or ()), rig or Path("rig.yaml")])
 
     def setting_of(height_px: int) -> Setting:
         readout = None
@@ -116,7 +120,7 @@ def sync(
             got = gather(list(sources or []), video_offset_s, advance)
     setting = setting_of(got.log.height_px)
     fit = (estimate_claps if source == "clap" else estimate_sync)(got.log, got.sound, setting)
-    report = write_page(page or out.with_suffix(".html"), fit, got, setting)
+    report = write_page(page, fit, got, setting)
     found: dict[str, Any] = {**summary(fit, got), "result": None, "page": str(report)}
     lines = [in_words(fit), *(f"  {text}" for text in (*map(str, fit.refusals), *fit.warnings))]
     if fit.ok:
@@ -127,5 +131,6 @@ def sync(
     emit(found, as_json, lines)
     if not fit.ok:
         raise CheckFailed(
-            f"no offset that can be stood for ({len(fit.refusals)} reasons above); nothing written to {out}"
+            f"no offset that can be stood for ({counted(len(fit.refusals), 'reason')} above); nothing written"
+            f" to {out}"
         )
