@@ -202,8 +202,9 @@ def _png(board: Board, width_mm: float, height_mm: float, dpi: int) -> bytes:
         rim = round(5 * k)
         image[max(top - rim, 0) : top + high + rim, max(left - rim, 0) : left + wide + rim] = 0
     for x, y, w, h in black_rectangles(board):
-        rows = slice(top + round(y * per_m), top + round((y + h) * per_m))
-        image[rows, left + round(x * per_m) : left + round((x + w) * per_m)] = ink
+        # The lower edge of a bit and the upper one of the next must meet where half a pixel is rounded.
+        a, b, c, d = (int(np.floor(edge * per_m + 0.5 + 1e-6)) for edge in (x, y, x + w, y + h))
+        image[top + b : top + d, left + a : left + c] = ink
     base = height_mm - 4.0
     for x, y, w, h in _ruler(width_mm, base):
         rows = slice(round(y * k), max(round((y + h) * k), round(y * k) + 1))

@@ -76,6 +76,11 @@ class DemoResult:
             f"answered: {self.said or 'nothing'}",
             f"recorded: {counted(self.pictures, 'picture')}, {self.dropped_pictures} dropped;"
             f" sound lost: {counted(self.lost_frames, 'frame')}",
+            *(
+                ["slow:     this computer was too busy to keep up, so no agent can answer in time"]
+                if self.dropped_pictures > self.pictures
+                else []
+            ),
             "clock:    drift " + _with_sigma(self.drift_ppm, self.drift_sigma_ppm, "ppm"),
             "sync:     sound against picture "
             + _with_sigma(self.av_offset_ms, self.av_offset_sigma_ms, "ms")
