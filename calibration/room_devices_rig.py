@@ -8,6 +8,7 @@ where that differs nothing is written and the lines are to be pasted by hand.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -128,34 +129,54 @@ def _typed(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_rig(path: Path, values: Mapping[str, Any]) -> list[str]:
-    """Put the values into a rig file, all or nothing; returns what was changed, in words.
+    """Put the values into a rig file, all or nothing; returns what was changed, in words. Its line ends and
+    permissions stay, and of a symbolic link the file it leads to is changed.
 
     Raises InputError when there is no such rig file or the result would be no valid one, CheckFailed when the
     file cannot be edited without losing something, StorageError when it cannot be written.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        written = path.read_bytes().decode("utf-8")
+        mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
         raise InputError(f"{path}: no such rig file. `hearth init` writes a first one.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot read the rig file: {error}") from None
-    before = parse_rig(text, str(path))
+    before = parse_rig(written, str(path))
     wanted, said = _wanted(before, values)
     if not said:
         return []
     by_hand = "nothing was written; paste the lines of `hearth calibrate room show --rig-yaml` by hand"
+    windows = "\r\n" in written
+    text = written.replace("\r\n", "\n")
+    if windows and text.replace("\n", "\r\n") != written:
+        raise CheckFailed(f"{path} has two kinds of line ends; {by_hand}")
     try:
         edited = edit_rig(text, values)
         after = parse_rig(edited, str(path))
-    except InputError as error:
+    except (InputError, yaml.YAMLError) as error:
         # Is it the values (a device outside of the room), or the editing?
         _as_rig(wanted, path)
-        raise CheckFailed(f"{path} cannot be edited as text ({error}); {by_hand}") from None
+        raise CheckFailed(f"{path} cannot be edited as text ({_why(text) or error}); {by_hand}") from None
     if msgspec.to_builtins(after) != wanted:
-        raise CheckFailed(f"{path} is written in a form that cannot be edited as text; {by_hand}")
+        why = _why(text) or "it is written in another form than expected"
+        raise CheckFailed(f"{path} cannot be edited as text ({why}); {by_hand}")
+    if windows:
+        edited = edited.replace("\n", "\r\n")
     with storage_errors(path):
-        write_atomic(path, edited.encode("utf-8"))
+        write_atomic(path.resolve(), edited.encode("utf-8"), mode)
     return said
+
+
+def _why(text: str) -> str:
+    """What of YAML stands in the way of an edit; "" when nothing of that kind is there."""
+    for token in yaml.scan(text, yaml.SafeLoader):
+        line = token.start_mark.line + 1
+        if isinstance(token, yaml.DocumentEndToken | yaml.DocumentStartToken):
+            return f"line {line}: it has markers of documents, --- or ..."
+        if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
+            return f"line {line}: it has anchors, & and *, so that one value stands for several"
+    return ""
 
 
 def _as_rig(plain: dict[str, Any], path: Path) -> None:
@@ -235,8 +256,12 @@ def _set_in(text: str, node: yaml.Node, key: str, value: Any) -> str:
         if isinstance(old, yaml.SequenceNode) and not old.flow_style:
             # A block list may begin in the key's own column, where no other value may.
             start = next(name.end_mark.index for name, child in node.value if child is old)
-            return f"{text[:start]}: {_flow(value)}{text[end:]}"
-        return text[:start] + _flow(value) + text[end:]
+            new = f": {_flow(value)}"
+        else:
+            new = _flow(value)
+        if "#" in text[start:end]:  # these values are numbers: it begins a comment
+            raise InputError(f"line {old.start_mark.line + 1}: a comment within `{key}` would be lost")
+        return f"{text[:start]}{new}{text[end:]}"
     if node.flow_style or not node.value:
         if not node.value:
             raise InputError(f"line {node.start_mark.line + 1}: an empty section")

@@ -61,15 +61,18 @@ def fsync_folder(folder: Path) -> None:
             os.close(fd)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
     """Replace `path` by `data`: after a crash it holds the old or the new content, never a mix.
 
+    mode: its permissions, as of the file that it replaces; else readable for all, less the umask.
     Raises StorageError.
     """
     temporary = path.with_name(f".{path.name}.part")
     with storage_errors(path):
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644 if mode is None else 0o600)
         try:
+            if mode is not None:
+                os.fchmod(fd, mode)
             write_all(fd, data)
             os.fsync(fd)
         except BaseException:

@@ -103,13 +103,31 @@ def test_what_cannot_be_edited_is_left_alone(tmp_path: Path):
         ("hearth_rig: 1\nroom: {size_m: [1.2, 5.0, 3.0]}\nmicrophone: {position_m: [1, 1, 1]}\n", InputError,
          "outside"),
         ("hearth_rig: 1\nmicrophone: &m {yaw_deg: 1.0}\ncamera: *m\nroom: {name: x}\n", CheckFailed, "paste"),
+        ("hearth_rig: 1\nmicrophone: &m {yaw_deg: 1.0}\ncamera: *m\n", CheckFailed,
+         "line 2: it has anchors.*paste"),
+        ("hearth_rig: 1\n...\n", CheckFailed, "line 2: it has markers of documents.*paste"),
+        ("---\nhearth_rig: 1\n...\n", CheckFailed, "markers of documents.*paste"),
+        ("hearth_rig: 1\nmicrophone:\n  position_m:\n    - 1.0  # by tape\n    - 1.0\n    - 1.0\n",
+         CheckFailed, "a comment within `position_m` would be lost.*paste"),
+        ("hearth_rig: 1\r\nmicrophone:\n  yaw_deg: 3.0\n", CheckFailed, "two kinds of line ends.*paste"),
     ):  # fmt: skip
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text.encode())
         with pytest.raises(error, match=words):
             write_rig(path, VALUES)
-        assert path.read_text(encoding="utf-8") == text
+        assert path.read_bytes() == text.encode()
     with pytest.raises(InputError, match="no such rig"):
         write_rig(tmp_path / "none.yaml", VALUES)
+
+
+def test_line_ends_permissions_and_links_stay(tmp_path: Path):
+    real, link = tmp_path / "real.yaml", tmp_path / "rig.yaml"
+    real.write_bytes(b"hearth_rig: 1\r\nmicrophone:\r\n  yaw_deg: 3.0  # turned\r\n")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    write_rig(link, VALUES)
+    after = real.read_bytes()
+    assert link.is_symlink() and real.stat().st_mode & 0o777 == 0o600
+    assert b"yaw_deg: 91.25  # turned\r\n" in after and after.count(b"\n") == after.count(b"\r\n") > 3
 
 
 def test_lines_to_paste_are_a_rig_file():
