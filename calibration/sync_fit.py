@@ -185,9 +185,13 @@ def sample(
     kept, kept_parts = [], []
     best = -np.inf
     for step in range(steps):
-        if step in (burn // 4, burn // 2):  # walkers that are lost in a corner begin again among the others
-            good = np.flatnonzero(value > value.max() - 25)
-            lost = np.flatnonzero(value <= value.max() - 25)
+        if step in (
+            burn // 4,
+            burn // 2,
+            3 * burn // 4,
+        ):  # walkers that are lost in a corner begin again among the others
+            good = np.flatnonzero(value > value.max() - 12)
+            lost = np.flatnonzero(value <= value.max() - 12)
             pick = rng.choice(good, len(lost))
             walkers[lost], parts[lost], value[lost] = walkers[pick], parts[pick], value[pick]
         for mine, others in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):

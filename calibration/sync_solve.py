@@ -4,6 +4,7 @@ out."""
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,13 +76,37 @@ def _observe(
     )
 
 
-def smooth_stamps(stamps_ms: Floats, around: list[int], interval_ms: float, reach: int = 75) -> Floats:
+@dataclass(frozen=True)
+class EvenStamps:
+    """Stamps (n,) in ms put onto an even grid near events; by how much they had scattered around it, and
+    which pictures (n,) had a say: what those have in common is an error that no event can show."""
+
+    stamps_ms: Floats
+    scatter_ms: float
+    used: NDArray[np.bool_]
+
+    def covariance(self, reference_ms: float) -> Floats:
+        """Of offset (ms) and drift (ppm), (2, 2): that of a line through the pictures that were used."""
+        at = self.stamps_ms[self.used]
+        offset = self.scatter_ms**2 / max(len(at), 1)
+        slope = offset / max(float(np.mean((at - reference_ms) ** 2)), 1.0)
+        return np.diag([offset, 1e12 * slope])
+
+
+def smooth_stamps(stamps_ms: Floats, around: list[int], interval_ms: float, reach: int = 75) -> EvenStamps:
     """Stamps with those near the given pictures put onto the straight line that their neighbours lie on:
     what a camera with an even clock and a jittery driver means. Others stay as they are."""
     out = stamps_ms.copy()
+    used = np.zeros(len(out), bool)
+    scatter = []
     for centre in around:
-        first, last = max(0, centre - reach), min(len(stamps_ms), centre + reach + 1)
+        # Beyond a long gap nobody can count the pictures.
+        wide = (reach + 2) * interval_ms
+        limits = np.searchsorted(stamps_ms, [stamps_ms[centre] - wide, stamps_ms[centre] + wide])
+        first, last = max(int(limits[0]), centre - reach), min(int(limits[1]), centre + reach + 1)
         part = stamps_ms[first:last]
+        if len(part) < 12:
+            continue
         steps = np.rint(np.diff(part) / interval_ms)
         number = np.concatenate([[0.0], np.cumsum(np.maximum(steps, 1.0))])
         weight = np.ones(len(part))
@@ -93,7 +118,9 @@ def smooth_stamps(stamps_ms: Floats, around: list[int], interval_ms: float, reac
         near = slice(max(first, centre - 12), min(last, centre + 40))
         inside = slice(near.start - first, near.stop - first)
         out[near] = level + slope * number[inside]
-    return out
+        used[first:last] = True
+        scatter.append(scale)
+    return EvenStamps(out, float(np.median(scatter)) if scatter else 0.0, used)
 
 
 # ------------------------------------------------------------------ fit
@@ -133,14 +160,15 @@ def solve(
         search_ms=1.5 * fit.interval_ms,
     )
     count = len(pairs)
+    even = smooth_stamps(raw, around, fit.interval_ms)
     candidates = []
-    for smoothed in (False, True):
-        stamps = smooth_stamps(raw, around, fit.interval_ms) if smoothed else raw
+    for stamps in (raw, even.stamps_ms):
         seen = _observe(fit, pairs, beeps, beep_ms, stamps, reference)
-        candidates.append((sample(seen, priors, count, 300, 150).best, smoothed, seen))
+        candidates.append((sample(seen, priors, count, 300, 150).best, seen))
     # An even camera with a jittery driver is the rule; the other way round must show clearly.
     fit.smoothed = candidates[1][0] > candidates[0][0] - 3.0
-    seen = candidates[int(fit.smoothed)][2]
+    seen = candidates[int(fit.smoothed)][1]
+    shared = even.covariance(reference) if fit.smoothed else np.zeros((2, 2))
     keep = np.ones(count, bool)
     posterior = sample(seen, priors, count)
     for _ in range(4):
@@ -152,7 +180,7 @@ def solve(
         if keep.sum() < max(LEAST_EVENTS, 0.5 * count):
             break
         posterior = sample(seen.of_events(keep), priors, count)
-    _report(fit, log, seen, posterior, keep, beep_ms[pairs[:, 1]], origin, setting, reference)
+    _report(fit, log, seen, posterior, shared, keep, beep_ms[pairs[:, 1]], origin, setting, reference)
 
 
 def event_residuals(
@@ -209,6 +237,7 @@ def _report(
     log: LightLog,
     seen: Observations,
     posterior: Posterior,
+    shared: Floats,
     keep: NDArray[np.bool_],
     sound_ms: Floats,
     origin: int,
@@ -216,7 +245,8 @@ def _report(
     reference: float,
 ) -> None:
     """Numbers of the posterior into the fit, with the sound's way and the device's own offset taken out."""
-    mean, covariance = posterior.mean, posterior.covariance
+    mean, covariance = posterior.mean, posterior.covariance.copy()
+    covariance[:2, :2] += shared
     fit.draws = posterior.draws
     travel = setting.distance_m
     fit.travel_ms = 0.0 if travel is None else 1e3 * travel.value / setting.speed_m_s
@@ -241,7 +271,7 @@ def _report(
     sign = {"start": -0.5, "middle": 0.0, "end": 0.5}[setting.stamp]
     clock = posterior.draws[:, 0] + sign * (posterior.draws[:, 2] + posterior.draws[:, 3])
     fit.clock_offset_ms = float(clock.mean()) - fit.travel_ms - own.value
-    fit.clock_sigma_ms = math.sqrt(float(clock.var()) + outside)
+    fit.clock_sigma_ms = math.sqrt(float(clock.var()) + float(shared[0, 0]) + outside)
     low, high, partly, away, scale = event_residuals(seen, mean, len(keep))
     for k in range(len(keep)):
         middle = 0.5 * (low[k] + high[k]) if np.isfinite(low[k] + high[k]) else away[k]

@@ -99,7 +99,10 @@ def test_what_is_refused_and_what_to_do() -> None:
 def test_even_stamps_are_recovered_through_gaps() -> None:
     rng = np.random.default_rng(1)
     true = np.delete(1000 / 30 * np.arange(300) + 7.0, [90, 91, 150])
-    smooth = smooth_stamps(true + rng.standard_normal(len(true)), [60, 150, 240], 1000 / 30)
+    even = smooth_stamps(true + rng.standard_normal(len(true)), [60, 150, 240], 1000 / 30)
+    smooth = even.stamps_ms
+    assert even.scatter_ms == pytest.approx(1.0, abs=0.2) and even.used.sum() > 290
+    assert even.covariance(5000.0)[0, 0] == pytest.approx(1 / 297, rel=0.5)
     for centre in (60, 150, 240):
         assert np.abs(smooth[centre - 5 : centre + 5] - true[centre - 5 : centre + 5]).max() < 0.4
     assert np.abs(smooth - true).max() > 1  # what is not near an event stays as it is
