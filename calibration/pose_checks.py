@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.pose_model import Floats, Pose, PoseModel, rotation_angle_deg
+from calibration.pose_moved import find_move
 from calibration.pose_solver import PoseFit, best_pose, robust_cost
 
 MAX_ROTATION_SIGMA_DEG = 2.0
 MAX_LEVER_SIGMA_M = 0.08
 MIRROR_EVIDENCE = 6.0  # log of the likelihood ratio: 400 to 1
 LEAST_USED = 0.6
+MAX_MOVE_DEG = 2.0  # of camera against microphone while positions were taken; less widens the sigmas
 _MIRROR = np.array([1.0, -1.0, 1.0])
 _DEG, _CM = np.radians(1.0), 0.01
 
@@ -92,6 +94,10 @@ def judge(
     """The fit with everything that says how far it can be trusted."""
     weight = used.astype(float)
     covariance = covariance_of(model, pose, weight, scale)
+    moved = find_move(model, pose, used)
+    if moved is not None:
+        # What was before it and what is after it are both half of it away from the answer.
+        covariance[:3, :3] += np.outer(moved.turn_rad, moved.turn_rad) / 4
     mirrored = _mirrored(model)
     other, other_used, other_scale = best_pose(mirrored, np.random.default_rng(seed))
     common = min(scale, other_scale)
@@ -124,6 +130,7 @@ def judge(
         warnings=(),
         predicted=heard,
         heard=model.direction,
+        moved=moved,
     )
     return replace(fit, refusals=tuple(_refusals(fit)), warnings=tuple(_warnings(fit, model, told_lever)))
 
@@ -157,6 +164,9 @@ def _refusals(fit: PoseFit) -> list[Refusal]:
                 "look for reflections, wrong pictures or a camera that was moved, and measure at least 12",
             )
         )
+    if fit.moved is not None and fit.moved.degrees > MAX_MOVE_DEG:
+        found.append(Refusal(_moved(fit), "fix camera and microphone to each other and measure all again"))
+        return found
     values, vectors = np.linalg.eigh(fit.covariance[:3, :3])
     sigma = float(np.degrees(np.sqrt(values[2])))
     if sigma > MAX_ROTATION_SIGMA_DEG:
@@ -203,11 +213,32 @@ def _refusals(fit: PoseFit) -> list[Refusal]:
     return found
 
 
+def _moved(fit: PoseFit) -> str:
+    assert fit.moved is not None
+    return (
+        f"the rig seems to have moved after position {fit.names[fit.moved.after]}: later ones are turned by"
+        f" {fit.moved.degrees:.1f} degrees"
+    )
+
+
 def _warnings(fit: PoseFit, model: PoseModel, told_lever: bool) -> list[str]:
     found = []
     out = [name for name, used in zip(fit.names, fit.used, strict=True) if not used]
     if out:
         found.append(f"left out as not fitting: {', '.join(out)}")
+    if fit.moved is not None and fit.moved.degrees <= MAX_MOVE_DEG:
+        found.append(f"{_moved(fit)}; the uncertainty is enlarged by half of that")
+    tilt = float(np.degrees(np.arccos(np.clip(-fit.rotation[2, 1], -1, 1))))
+    if tilt > 90:
+        found.append(
+            f"the camera's upper side is turned {tilt:.0f} degrees away from the microphone's: is one of them"
+            " hung upside down, or are both signs (azimuth and elevation) exchanged?"
+        )
+    if not told_lever and not model.is_ray.all():
+        found.append(
+            "the lever arm rests on distances alone, so it is wrong by as much as the board's printed square"
+            " (or the points) is: measure the square, or give the arm by tape measure (--lever-arm)"
+        )
     if fit.scale > 1.5:
         found.append(
             f"residuals are {fit.scale:.1f} times what the stated sigmas allow; the covariance is scaled up"

@@ -168,6 +168,8 @@ def from_table(path: Path, camera: CameraModel | None) -> Gathered:
     points, pixels = {"x_m", "y_m", "z_m"} <= names, {"u_px", "v_px"} <= names
     if points == pixels:
         raise InputError(f"{path}: needs either the columns x_m, y_m, z_m or the columns u_px, v_px")
+    places = ("x_m", "y_m", "z_m") if points else ("u_px", "v_px")
+    seen: dict[tuple[float, ...], str] = {}
     for line, row in rows:
         azimuth, elevation = (_number(row, key, path, line) for key in ("azimuth_deg", "elevation_deg"))
         if abs(elevation) > 90 or abs(azimuth) > 360:
@@ -178,6 +180,11 @@ def from_table(path: Path, camera: CameraModel | None) -> Gathered:
         direction = np.array([np.cos(a) * np.cos(e), np.sin(a) * np.cos(e), np.sin(e)])
         sigma = _number(row, "sigma_deg", path, line, SIGMA_DEG)
         name = row.get("name") or f"line {line}"
+        same = (azimuth, elevation, *(_number(row, key, path, line) for key in places))
+        if same in seen:
+            got.skipped.append((name, f"the same numbers as {seen[same]}: not measured again, only copied"))
+            continue
+        seen[same] = name
         if points:
             place = [_number(row, key, path, line) for key in ("x_m", "y_m", "z_m")]
             spread = _number(row, "point_sigma_m", path, line, 0.005)

@@ -23,6 +23,7 @@ from dsp.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
     from calibration.pose_checks import Refusal
+    from calibration.pose_moved import Move
 
 GATE = 11.8  # chi2 of 2 degrees of freedom: beyond it are 0.27 % of good positions
 _SETS = 600
@@ -40,7 +41,7 @@ class PoseFit:
     speaker_m: (3,) on the board, nan where no position had one. covariance: (9, 9) of a small turn in the
     microphone frame (rad), lever arm and loudspeaker (m). residual_deg: (n,) angle between heard and
     predicted, of all positions. used: (n,) whether it is within the gate. refusals: why the numbers cannot be
-    stood for, empty when they can.
+    stood for, empty when they can. moved: the turn between two positions that the set shows.
     """
 
     rotation: Floats
@@ -64,6 +65,7 @@ class PoseFit:
     warnings: tuple[str, ...]
     predicted: Floats = field(default_factory=lambda: np.zeros((0, 3)))
     heard: Floats = field(default_factory=lambda: np.zeros((0, 3)))
+    moved: Move | None = None
 
     @property
     def T_mic_camera(self) -> Floats:

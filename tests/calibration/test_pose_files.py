@@ -18,6 +18,7 @@ import dsp
 from calibration.board import aruco_dictionary
 from calibration.pose_board import BoardFinder, BoardPose, camera_of, pose_of_points, ray_of
 from calibration.pose_command import pose
+from calibration.pose_files import from_table
 from calibration.pose_model import rotation_angle_deg, rotation_from_vector
 from calibration.pose_report import quaternion_xyzw
 from calibration.result import CalibrationResult, load
@@ -244,3 +245,13 @@ def test_what_is_wrong_with_the_input_is_named(tmp_path: Path):
     broken = CalibrationResult.new("camera", {"width_px": 3}, units={})
     with pytest.raises(InputError, match="lacks or garbles"):
         camera_of(broken)
+
+
+def test_copied_rows_of_a_table_count_once(tmp_path: Path):
+    rows = [f"{az},{el},{x},0.1,1.5" for az, el, x in ((10, 5, -0.3), (0, 4, 0.0), (-9, 6, 0.3))]
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join(["azimuth_deg,elevation_deg,x_m,y_m,z_m", *rows, *rows, rows[0]]) + "\n")
+    got = from_table(path, None)
+    assert [s.name for s in got.sightings] == ["line 2", "line 3", "line 4"]
+    assert [name for name, _ in got.skipped] == ["line 5", "line 6", "line 7", "line 8"]
+    assert "same numbers as line 2" in got.skipped[3][1]

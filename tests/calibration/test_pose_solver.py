@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
@@ -200,3 +202,19 @@ def test_wrong_input_is_named():
         Sighting.at_point([1, 0, 0], 0.0, [0, 0, 1])
     with pytest.raises(InputError, match="in metres"):
         Prior.of([0, 0, 150], 0.01)
+
+
+def test_upside_down_or_both_signs_exchanged_is_asked():
+    sightings, _, _ = scene(6, kind="point")
+    assert not any("upside down" in text for text in solve_pose(sightings, leave_one_out=False).warnings)
+    turned = [replace(s, direction=s.direction * [1, -1, -1]) for s in sightings]
+    found = solve_pose(turned, leave_one_out=False)
+    assert found.ok and any("upside down, or are both signs" in text for text in found.warnings)
+
+
+def test_an_arm_by_distances_alone_is_said_to_scale_with_them():
+    sightings, _, lever = scene(7, kind="point")
+    words = "printed square"
+    assert any(words in text for text in solve_pose(sightings, leave_one_out=False).warnings)
+    told = solve_pose(sightings, lever_arm=Prior.of(lever, 0.01), leave_one_out=False)
+    assert not any(words in text for text in told.warnings)
