@@ -22,6 +22,7 @@ from calibration.pose_files import _number, _rows
 from calibration.sweep import Sweep, deconvolve, estimate_drift, find_sweeps, remove_drift
 from dsp.errors import InputError
 from dsp.levels import levels
+from dsp.sample_faults import clipped_samples
 
 SIX = {
     "front": (0.0, 0.0),
@@ -105,7 +106,7 @@ def add_recording(
     sweep: Sweep | None, start_s: float | None = None,
 ) -> None:  # fmt: skip
     """Add one direction, or say why not. start_s: where the sweep was found; looked for when None."""
-    clipped = int(levels(x).clipped_frames.max())
+    clipped = clipped_samples(x)
     got.peak_dbfs[name] = float(levels(x).peak_dbfs.max())
     if clipped:
         got.problems.append(

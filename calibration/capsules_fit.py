@@ -24,6 +24,7 @@ from calibration.capsules_response import (
     likeness,
     own_echo,
     shifted_back,
+    stronger_reflection,
 )
 from calibration.capsules_wiring import Fault, Wiring, find_wiring, pattern_matrix, unusable
 from calibration.direct_arrival import Floats
@@ -201,7 +202,7 @@ def fit_capsules(
             " the loudspeaker's own; the smaller and nearer the loudspeaker, the better"
         )
     first = hear(aligned, direct, "b_format")
-    refusals += _poor(first)
+    refusals += _poor(first) + _outshone(directions)
     faults = _shift_faults(moved, declared)
     lost = unusable(first, *likeness(aligned), declared)
     if lost:
@@ -259,6 +260,21 @@ def _poor(heard: Heard) -> list[tuple[str, str]]:
                 )
             )
     return found
+
+
+def _outshone(directions: Sequence[Direction]) -> list[tuple[str, str]]:
+    """Directions of which a reflection is louder than the direct sound: channels cannot be compared in time,
+    and what is corrected cannot be checked."""
+    late = [(d.name, stronger_reflection(d)) for d in directions]
+    return [
+        (
+            f"{name}: a reflection {1000 * s:.1f} ms after the direct sound is louder than it",
+            "aim the loudspeaker at the microphone with nothing between them, put it nearer, and keep both"
+            " away from walls, table and floor",
+        )
+        for name, s in late
+        if np.isfinite(s)
+    ]
 
 
 def _refused(
@@ -343,6 +359,11 @@ def _finish(
     if LEAST_SNR_DB <= low < 30:
         warnings.append(f"the softest direction is {low:.0f} dB above the noise; 40 dB halve the uncertainty")
     k, delay_s, worth = _wanted(declared, wiring, solved, late, late_sigma, moved)
+    if _labels_may_be_wrong(wiring, declared):
+        warnings.append(
+            "the microphone is turned, mirrored or wired otherwise, or the labels were exchanged:"
+            " check before you use it"
+        )
     if not worth and not faults and not wiring.faults:
         warnings.append("no gain differs from the others by more than its uncertainty: nothing is corrected")
     found = [*faults, *wiring.faults]
@@ -359,6 +380,12 @@ def _finish(
         place, left_out, turn_deg, solved.scale, octave, octave_sigma, radius, correction, tuple(found),
         tuple(refusals), tuple(warnings),
     )  # fmt: skip
+
+
+def _labels_may_be_wrong(wiring: Wiring, declared: str) -> bool:
+    """Whether other labels (opposite ones, left for right, all turned) would explain the fault as well."""
+    other_layout = {declared, wiring.format} == {"a", "a2"}
+    return other_layout or not np.allclose(wiring.turn, np.eye(3), atol=1e-6)
 
 
 def _turned(u: Floats, p: Floats, n: int) -> Floats:
@@ -401,7 +428,8 @@ def _wanted(
         weight = solved.model.heard.y**4 + 1e-12
         own = np.average(rest, axis=0, weights=weight)
         still = np.flatnonzero(delay_s == 0)
-        delay_s = np.where(delay_s != 0, delay_s + own - own[still].mean(), 0.0)
+        in_time = own[still].mean() if len(still) else own.mean()
+        delay_s = np.where(delay_s != 0, delay_s + own - in_time, 0.0)
     return k, delay_s, worth
 
 

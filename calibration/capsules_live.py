@@ -24,6 +24,7 @@ from calibration.pose_live import write_sound
 from calibration.sweep import Sweep, find_sweeps
 from dsp.errors import HearthError, InputError
 from dsp.levels import levels
+from dsp.sample_faults import clipped_samples
 
 QUIET_S = 5.0
 _WHERE = {
@@ -130,7 +131,7 @@ class CapsuleGuide:
 
         measured = levels(x)
         peak = float(measured.peak_dbfs.max())
-        if measured.clipped_frames.max():
+        if clipped_samples(x):
             self._say(f"that clipped ({peak:.0f} dBFS): play softer or lower the gain, and play it again")
             return
         name = self.missing[0]

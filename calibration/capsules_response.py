@@ -201,6 +201,19 @@ def direct_sound(direction: Direction, own_echo_s: float = np.nan) -> DirectSoun
     return DirectSound(f[used], x, noise, end / fs, np.nan if echo is None else echo / fs)
 
 
+def stronger_reflection(direction: Direction) -> float:
+    """Seconds after the direct sound of a later arrival, up to 30 ms, that is louder than it; nan: none."""
+    fs = direction.fs
+    h = band_limited(np.asarray(direction.response, np.float64), fs)
+    envelope = np.sqrt((_envelope(h) ** 2).sum(axis=1))
+    at = find_direct(envelope, fs)
+    first = at + round(AFTER_S * fs)
+    later = envelope[first : at + round(0.03 * fs)]
+    if not direction.sharp or not later.size or later.max() <= envelope[at]:
+        return float("nan")
+    return (first - at + int(np.argmax(later))) / fs
+
+
 def _weights(s: DirectSound, low_hz: float, high_hz: float) -> Floats:
     """(bins,) of a band with soft edges, each frequency divided by its own energy where that is clear."""
     edge = np.clip((s.f - 0.85 * low_hz) / (0.3 * low_hz), 0, 1)

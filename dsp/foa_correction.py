@@ -63,8 +63,12 @@ class FoaCorrection:
                 raise InputError(
                     f"{name} of a correction must be numbers {shape}, not {value!r:.80}"
                 ) from None
-            if array.shape != shape or not np.isfinite(array).all():
-                raise InputError(f"{name} of a correction must be {shape} finite numbers, got {array.shape}")
+            if array.shape != shape:
+                raise InputError(f"{name} of a correction must be numbers {shape}, not {array.shape}")
+            if not np.isfinite(array).all():
+                raise InputError(
+                    f"{name} of a correction must be finite numbers, got {array.tolist()!r:.200}"
+                )
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         if np.linalg.cond(self.matrix) > 1e4:

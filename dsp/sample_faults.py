@@ -228,6 +228,22 @@ class SampleWatch:
         return found
 
 
+def clipped_samples(x: NDArray[Any]) -> int:
+    """Clipped samples of the channel of (frames, channels) that has most: at full scale, or `flat_tops` at
+    whatever level. A channel over 20 dB below the strongest has not clipped with it, and one below -40 dBFS
+    may rest on its top for want of bits: there only full scale counts.
+    """
+    if len(x) == 0:
+        return 0
+    peak = np.abs(x).max(axis=0)
+    most = 0
+    for c, top in enumerate(peak):
+        full = int(np.count_nonzero(np.abs(x[:, c]) >= CLIP_LEVEL))
+        loud = top >= max(0.01, 0.1 * float(peak.max()))
+        most = max(most, full + (flat_tops(x[:, c]) if loud else 0))
+    return most
+
+
 def flat_tops(x: NDArray[Any]) -> int:
     """Samples in runs of three or more at the very highest or lowest value that end with a corner.
 

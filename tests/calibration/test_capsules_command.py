@@ -18,6 +18,7 @@ from calibration.capsules_live import CapsuleGuide
 from calibration.result import load
 from calibration.sweep import Sweep
 from dsp.errors import CheckFailed, InputError
+from dsp.sample_faults import clipped_samples
 from recordings.capsule_correction import read_correction
 
 SWEEP = Sweep(FS, 1.0, 120.0, 10500.0)
@@ -53,6 +54,7 @@ def run(tmp_path, capsys, source, **options):
 def test_a_folder_ends_in_a_correction_that_recordings_can_use(tmp_path, capsys, sounds):
     said = run(tmp_path, capsys, write(tmp_path / "six", sounds), format_name="a")
     assert said["good"] and said["problems"] == [] and said["found_format"] == "a"
+    assert not any("labels" in text for text in said["warnings"])
     assert np.abs(np.array(list(said["gains_db"].values())) - (GAINS_DB - GAINS_DB.mean())).max() < 0.3
     assert said["direction_error_deg"] < said["direction_error_before_deg"]
     # 1e-4 of white noise, weighted: -80 dB and what A takes of a band of 12 kHz.
@@ -97,6 +99,41 @@ def test_clipped_missing_and_silent_directions_are_named(tmp_path, sounds):
     (folder / "down.wav").unlink()
     told = " ".join(problem for problem, _ in from_folder(folder, SWEEP, "a").problems)
     assert "left: " in told and "clipped" in told and "up: no sweep" in told and "no down.wav" in told
+
+
+def test_flat_tops_below_full_scale_are_clipped_and_refused(tmp_path, capsys, sounds):
+    flat = {name: np.clip(6 * x, -0.5, 0.5) for name, x in sounds.items()}
+    with pytest.raises(CheckFailed, match="no correction to stand for"):
+        run(tmp_path, capsys, write(tmp_path / "flat", flat), format_name="a")
+    assert "samples clipped" in json.loads(capsys.readouterr().out)["problems"][0]["problem"]
+    # 16 bits of a soft sound rest on their tops too.
+    soft = (np.rint(sounds["left"] / 40 * 2**15) / 2**15).astype(np.float32)
+    assert clipped_samples(soft) == 0
+
+
+def test_a_reflection_stronger_than_the_direct_sound_is_named(tmp_path, capsys, sounds):
+    late, loud = round(0.003 * FS), {}
+    for name, x in sounds.items():
+        loud[name] = 0.4 * x
+        loud[name][late:] += sounds["up"][: len(x) - late]
+    with pytest.raises(CheckFailed):
+        run(tmp_path, capsys, write(tmp_path / "echo", loud), format_name="a")
+    problem = json.loads(capsys.readouterr().out)["problems"][0]
+    assert "a reflection 3.0 ms after the direct sound is louder" in problem["problem"]
+    assert "aim the loudspeaker" in problem["remedy"]
+
+
+def test_exchanged_labels_are_warned_of(tmp_path, capsys, sounds):
+    words = "the labels were exchanged: check before you use it"
+    pairs = {"left": "right", "right": "left"}
+    two = write(tmp_path / "two", {name: sounds[pairs.get(name, name)] for name in sounds})
+    assert words in " ".join(fit_capsules(from_folder(two, SWEEP, "a").directions, "a").warnings)
+    pairs |= {"up": "down", "down": "up", "front": "back", "back": "front"}
+    every = write(tmp_path / "all", {name: sounds[pairs[name]] for name in sounds})
+    said = run(tmp_path, capsys, every, format_name="a")
+    assert words in " ".join(said["warnings"])
+    assert words in " ".join(load(said["result"], "capsules").warnings)
+    assert words in (tmp_path / "capsules.html").read_text()
 
 
 def test_files_that_do_not_fit_together(tmp_path, sounds):

@@ -24,6 +24,13 @@ def in_pieces(correction, x, fs):
     return np.concatenate(parts)[stream.delay_frames :]
 
 
+def test_numbers_that_are_not_finite_are_named_and_not_their_shape():
+    with pytest.raises(InputError, match=r"delays_s of a correction must be finite numbers, got .*nan"):
+        FoaCorrection("ambix", np.eye(4), np.array([0, np.nan, 0, 0]))
+    with pytest.raises(InputError, match=r"must be numbers \(4,\), not \(3,\)"):
+        FoaCorrection("ambix", np.eye(4), np.zeros(3))
+
+
 def test_the_identity_gives_the_very_same_bits_in_another_array():
     same = FoaCorrection()
     assert same.is_identity
