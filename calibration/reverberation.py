@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from calibration.reverberation_decay import Band, Decay, bands_for, decays_of, onset
+from calibration.reverberation_gate import check_falling
 from calibration.reverberation_noise import Floats
 from dsp.errors import InputError
 
@@ -97,7 +98,9 @@ def measure(response: Response) -> Measured:
     """Decays of one response in every octave that it holds. Raises InputError for what is no response."""
     bands = bands_for(response.fs, response.low_hz, response.high_hz)
     at = onset(response.h, response.fs)
-    return Measured(response, at / response.fs, tuple(decays_of(response.h, response.fs, bands, at)))
+    decays = decays_of(response.h, response.fs, bands, at)
+    check_falling(decays[0].curve_s, decays[0].curve_db)
+    return Measured(response, at / response.fs, tuple(decays))
 
 
 def put_together(

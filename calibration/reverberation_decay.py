@@ -25,6 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibration.reverberation_gate import processed
 from calibration.reverberation_noise import DB, T60, Floats, LateDecay, fit_late_decay, middles
 from dsp.errors import InputError
 
@@ -37,6 +38,7 @@ NOISE_LIMIT = 0.005
 EARLY_S = 0.05
 _ONSET_DB = -20.0  # ISO 3382-1: the response begins where it is within 20 dB of its highest
 _BEND, _BEND_SIGMAS, _BENT_DB = 0.2, 2.5, 10.0  # a late decay that differs by more needs more range
+_BEYOND_DB = 5.0  # a gate that begins here bends the line before it already
 _ROOM_S = 0.05  # silence around a piece, for the filter's own ringing
 _LEAST_BT = 4.0  # Jacobsen and Rindel: below this a filter run backwards still bends the decay
 _STEPS_PERMILLE = 200.0  # of non-linearity, beyond which a slope says nothing
@@ -81,7 +83,8 @@ class Value:
 class Line:
     """A fitted line: level_db = offset_db + slope_db_s t, used from first_s to last_s after the direct sound.
 
-    nonlinearity_permille: 1000 (1 - r^2), ISO 3382-2 annex B.
+    nonlinearity_permille: 1000 (1 - r^2), ISO 3382-2 annex B. bend_db, bend_sigma_db: of the curve to 5 dB
+    below the line's end beside a straight one, at its ends against its middle; below 0 it falls ever faster.
     """
 
     offset_db: float
@@ -89,6 +92,8 @@ class Line:
     first_s: float
     last_s: float
     nonlinearity_permille: float
+    bend_db: float = 0.0
+    bend_sigma_db: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,13 @@ def decays_of(h: ArrayLike, fs: int, bands: Sequence[Band], at: int | None = Non
         )
     cut = begin + round(EARLY_S * fs)
     pieces = tuple(_Spectrum(part, fs) for part in (x, x[max(0, begin - round(0.002 * fs)) : cut], x[cut:]))
-    return [_decay(pieces, begin, len(x), fs, band) for band in bands]
+    found = [_decay(pieces, begin, len(x), fs, band) for band in bands]
+    for name, reason in processed([d.lines for d in found if d.band.name != "broadband"]).items():
+        for d in found:
+            if name in d.values:
+                del d.values[name]
+                d.refused[name] = reason
+    return found
 
 
 def _decay(pieces: tuple[_Spectrum, ...], begin: int, frames: int, fs: int, band: Band) -> Decay:
@@ -294,7 +305,8 @@ class _Reader:
                 )
             elif value.noise > NOISE_LIMIT * value.value:
                 refused[name] = (
-                    f"the noise alone makes it uncertain by {100 * value.noise / value.value:.1f} %"
+                    f"the noise alone makes it uncertain by"
+                    f" {min(100 * value.noise / value.value, 100):.1f} %"
                     f" (limit {100 * NOISE_LIMIT:g} %): play louder or longer, or be quieter"
                 )
             else:
@@ -322,28 +334,47 @@ class _Reader:
         offset = float(ll.mean() - slope * tt.mean())
         rest = ll - offset - slope * tt
         r2 = 1 - float(rest @ rest) / max(float((ll - ll.mean()) @ (ll - ll.mean())), 1e-300)
-        value = T60 * DB / -slope if slope < 0 else np.inf
+        if slope >= 0:
+            line = Line(offset, slope, float(tt[0]), float(tt[-1]), 1000 * (1 - r2))
+            return line, Value(np.inf, np.inf, np.inf)
+        value = T60 * DB / -slope
         # d slope = integral of g(t) d(squared signal): each point of the curve counts what comes after it.
         each = DB * weights / np.maximum(self.left[index], 1e-300)
         noise, sampling = self._variances(tt, np.cumsum(each))
         noise += self._of_the_fit(float(each.sum()), float(each @ (self.knee_s - tt)))
         # Noise also moves the ends, which matters where the curve has steps.
         upper, lower = 2 * self._level_sigma(int(index[0])), 2 * self._level_sigma(int(index[-1]))
-        for by, down in ((upper, 0.0), (0.0, lower)):
+        if upper + lower >= top - bottom:
+            noise = np.inf
+        for by, down in ((upper, 0.0), (0.0, lower)) if np.isfinite(noise) else ():
             high = self._slope(level, top + by, bottom + down)
             noise += (0.25 * (high - self._slope(level, top - by, bottom - down))) ** 2
         by_noise = float(np.sqrt(noise))
-        relative = 1 / max(-slope, 1e-300)
+        relative = -1 / slope
         return (
-            Line(offset, slope, float(tt[0]), float(tt[-1]), 1000 * (1 - r2)),
+            Line(
+                offset, slope, float(tt[0]), float(tt[-1]), 1000 * (1 - r2), *self._bend(level, top, bottom)
+            ),
             Value(value, value * by_noise * relative, value * float(np.sqrt(noise + sampling)) * relative),
         )
+
+    def _bend(self, level: Floats, top: float, bottom: float) -> tuple[float, float]:
+        """See Line; sigma by noise and sampling, as that of the slope."""
+        tt, ll, index = self._span(level, top, bottom - _BEYOND_DB)
+        x = (tt - tt.mean()) / max(float(tt[-1] - tt.mean()), 1e-300)
+        parabola = x**2 - np.mean(x**2)  # x is symmetric: no part of a line
+        weights = parabola / max(float(parabola @ parabola), 1e-300)
+        each = DB * weights / np.maximum(self.left[index], 1e-300)
+        noise, sampling = self._variances(tt, np.cumsum(each))
+        noise += self._of_the_fit(float(each.sum()), float(each @ (self.knee_s - tt)))
+        return float(weights @ ll), float(np.sqrt(noise + sampling))
 
     def _span(self, level: Floats, top: float, bottom: float) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Times, levels and frames of the curve between two levels."""
         first = int(np.argmax(level <= top)) if top < 0 else 0
         below = level <= bottom
         last = int(np.argmax(below)) if below.any() else len(level) - 1
+        last = max(last, min(3, len(level) - 1))
         first = min(first, max(0, last - 3))
         index = np.linspace(first, last, min(last - first + 1, 2000)).astype(np.int64)
         return index / self.fs, level[index], index

@@ -19,6 +19,7 @@ from calibration.sweep import Sweep, deconvolve, estimate_drift, find_sweeps, re
 from dsp.errors import InputError
 
 LONGEST_S = 12.0  # of a response
+AUTOMATIC_GAIN = "automatic gain must be off: it lengthens the time and the decay cannot show it"
 MANY_PPM = 150.0
 _AGREE_PPM = 30.0
 # How far inside the sweep an octave must be: the skirts of its filter reach out, and low sounds ring longer.
@@ -81,9 +82,9 @@ def _not_w(foa: ArrayLike) -> list[str]:
 
 def clipped(x: Floats) -> int:
     """Samples (frames,) that are clipped."""
-    from dsp.sample_faults import flat_tops
+    from dsp.sample_faults import clipped_samples
 
-    return int(np.count_nonzero(np.abs(x) >= 0.9999)) + flat_tops(x)
+    return clipped_samples(x[:, None])
 
 
 def hum(x: Floats, fs: int) -> str:
@@ -249,6 +250,8 @@ def gather(
                     responses += of_claps(x, fs, place)
         except InputError as error:
             skipped.append((path.name, str(error).removeprefix(f"{path}: ")))
+    if kind != "sweep" and responses:
+        told.append(AUTOMATIC_GAIN)
     if kind == "sweep" and (drift := shared_drift(responses, sweep)) is not None:
         responses = [replace(r, h=remove_drift(r.h, sweep.at(r.fs), drift)) for r in responses]
         if abs(drift) > MANY_PPM:

@@ -9,7 +9,7 @@ import pytest
 
 from calibration.reverberation import Response, measure, put_together
 from calibration.reverberation_decay import Band, bands_for, decay_of, onset
-from calibration.reverberation_files import clipped, hum, of_claps, of_sweeps, shared_drift
+from calibration.reverberation_files import clipped, gather, hum, of_claps, of_sweeps, shared_drift
 from calibration.reverberation_report import lines, section, summary, write_page
 from calibration.sweep import Sweep
 from dsp.errors import InputError
@@ -129,6 +129,47 @@ def test_ends_of_files_are_no_noise_floor():
     assert not short.meets_noise and "before the response ends" in short.refused["t30"]
 
 
+def turned_down(h: np.ndarray, kind: str) -> np.ndarray:
+    """Behind a soft gate (at -30 dB, fading with 0.1 s) or an expander (2:1 below -20 dB)."""
+    level = np.sqrt(np.convolve(h**2, np.ones(240) / 240, "same"))
+    level /= level.max()
+    if kind == "expander":
+        return h * np.minimum(1, level / 10 ** (-20 / 20))
+    closes = np.flatnonzero(level > 10 ** (-30 / 20))[-1]
+    gain = np.ones(len(h))
+    gain[closes:] = np.exp(-np.arange(len(h) - closes) / (0.1 * FS))
+    return h * gain
+
+
+@pytest.mark.parametrize("kind", ["gate", "expander"])
+def test_a_decay_that_falls_ever_faster_is_no_room(kind: str):
+    for seed in (1, 2):
+        h = decaying(seed, 0.6, 2.0)
+        h += floor(seed, h, -75)
+        assert {"t20", "t30"} <= set(measure(Response("a", "a", h, FS)).decays[0].values)
+        wrong = put_together([measure(Response("a", "a", turned_down(h, kind), FS))])
+        assert wrong.rt60 is None or (wrong.rt60[1] == "t20" and kind == "gate")
+        for band in wrong.bands:
+            assert "t30" not in band.values
+        assert "expander" in wrong.bands[0].refused["t30"]
+
+
+def test_a_response_that_runs_backwards_is_refused():
+    h = decaying(3, 0.6, 2.0)
+    h += floor(3, h, -75)
+    with pytest.raises(InputError, match="backwards"):
+        measure(Response("a", "a", h[::-1], FS))
+
+
+@pytest.mark.filterwarnings("error")
+def test_gain_control_gives_no_warning_of_numpy():
+    h = decaying(0, 0.6, 3.0)
+    level = np.sqrt(np.convolve(h**2, np.ones(240) / 240, "same"))
+    loud = h / np.sqrt(np.maximum(level / level.max(), 1e-3))
+    for d in measure(Response("a", "a", loud, FS)).decays:
+        assert all(np.isfinite([v.value, v.noise, v.sigma]).all() for v in d.values.values())
+
+
 def test_noise_alone_has_no_decay_and_no_response_is_an_error():
     found = decay_of(np.random.default_rng(0).standard_normal(FS), FS, OCTAVE, AT)
     assert not found.values and set(found.refused) == {"t30", "t20", "edt", "c50", "d50"}
@@ -245,6 +286,16 @@ def test_claps_are_found_each_once():
     assert np.mean(values) == pytest.approx(0.45, rel=0.03)
     with pytest.raises(InputError):
         of_claps(1e-3 * rng.standard_normal(FS), FS, "x")
+
+
+def test_foreign_responses_say_that_gain_control_must_be_off(tmp_path: Path):
+    import soundfile
+
+    path = tmp_path / "hall.wav"
+    soundfile.write(path, 0.1 * decaying(1, 0.4, 1.0), FS, subtype="PCM_24")
+    for kind in ("response", "claps"):
+        responses, _, told = gather([path], kind, Sweep(FS, 2.0, 80.0, 10500.0))
+        assert responses and any("automatic gain must be off" in text for text in told)
 
 
 def test_clipping_and_hum_are_noticed():
