@@ -262,8 +262,8 @@ def _sound_and_pictures(
         named = str(episode.format)
         if named not in dsp.FORMATS:
             raise InputError(f"{first}: sound of format {named} is not first-order ambisonics")
-        foa = dsp.convert(episode.original.read(), source=named, target="ambix")
-        sound = Sound(foa, episode.original.rate)
+        raw = episode.original.read()
+        sound = Sound(dsp.convert(raw, source=named, target="ambix"), episode.original.rate, raw)
         clock = episode.audio_map
 
         def of_episode() -> Iterator[tuple[float, Any]]:

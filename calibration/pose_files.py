@@ -24,6 +24,7 @@ from calibration.pose_board import BoardFinder, BoardPose, ray_of
 from calibration.pose_model import Floats, Sighting
 from calibration.sweep import Sweep, deconvolve, estimate_drift, find_sweeps, remove_drift
 from dsp.errors import InputError
+from dsp.sample_faults import clipped_samples
 
 SIGMA_DEG = 2.0
 """Of a direction in a table that states none."""
@@ -50,10 +51,19 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Sound:
-    """AmbiX (frames, 4) at a rate; `time_ns` maps a frame of it to the clock of the pictures."""
+    """AmbiX (frames, 4) at a rate. raw: (frames, channels) as they were recorded, which alone show clipping;
+    None: `foa` was."""
 
     foa: NDArray[np.float32]
     fs: int
+    raw: NDArray[np.float32] | None = None
+
+    def refuse_clipped(self, first_s: float, last_s: float) -> None:
+        """Raises InputError when samples of a stretch are clipped."""
+        x = self.foa if self.raw is None else self.raw
+        count = clipped_samples(x[max(0, round(first_s * self.fs)) : round(last_s * self.fs)])
+        if count:
+            raise InputError(f"{count} samples clipped: play softer or lower the gain, and repeat")
 
 
 def read_sound(path: Path, format_name: str | None) -> Sound:
@@ -66,7 +76,8 @@ def read_sound(path: Path, format_name: str | None) -> Sound:
     named = decide_format(source, format_name)
     if source.frames == 0:
         raise InputError(f"{path}: holds no sound")
-    return Sound(dsp.convert(source.read(), source=named, target="ambix"), source.rate)
+    raw = source.read()
+    return Sound(dsp.convert(raw, source=named, target="ambix"), source.rate, raw)
 
 
 # ------------------------------------------------------------------ one direction
@@ -96,6 +107,7 @@ def clap_arrival(sound: Sound, time_s: float) -> Arrival:
     part = sound.foa[first : round((time_s + 0.3) * sound.fs)]
     if len(part) < 0.1 * sound.fs:
         raise InputError(f"the recording has no sound at {time_s:.2f} s")
+    sound.refuse_clipped(time_s - 0.3, time_s + 0.3)
     found = foa_arrival(part, sound.fs, floor_deg=CLAP_FLOOR_DEG)
     if found.snr_db < 10:
         raise InputError(f"nothing loud enough to be a clap within 0.3 s of {time_s:.2f} s")
@@ -234,10 +246,11 @@ def from_folder(
             responses = sweep_arrivals(sound, sweep)
             if not responses:
                 raise InputError("no sweep is heard; is --sweep the one that was played?")
+            best = max(responses, key=lambda item: float(np.abs(item[1][:, 0]).max()))
+            sound.refuse_clipped(best[0], best[0] + sweep.seconds)
         except InputError as error:
             got.skipped.append((path.stem, str(error)))
             continue
-        best = max(responses, key=lambda item: float(np.abs(item[1][:, 0]).max()))
         waiting.append((path.stem, seen, best[1], sound.fs))
         got.pictures[path.stem] = picture
     _place(got, waiting, sweep)
@@ -326,6 +339,11 @@ def from_recording(
         if moved:
             got.skipped.append((name, moved))
             continue
+        try:
+            sound.refuse_clipped(start, start + sweep.seconds)
+        except InputError as error:
+            got.skipped.append((name, str(error)))
+            continue
         waiting.append((name, seen[len(seen) // 2], response, sound.fs))
         got.pictures[name] = shown[len(shown) // 2]
     _place(got, waiting, sweep)
@@ -357,10 +375,13 @@ def from_seen_table(
             if sweep is None:
                 arrival = clap_arrival(sound, time_s)
             else:
-                near = [r for start, r in heard if start - 0.5 <= time_s <= start + sweep.seconds + 0.5]
+                near = [
+                    (start, r) for start, r in heard if start - 0.5 <= time_s <= start + sweep.seconds + 0.5
+                ]
                 if not near:
                     raise InputError(f"no sweep is heard at {time_s:.2f} s")
-                arrival = foa_arrival(near[0], sound.fs)
+                sound.refuse_clipped(near[0][0], near[0][0] + sweep.seconds)
+                arrival = foa_arrival(near[0][1], sound.fs)
         except InputError as error:
             got.skipped.append((name, str(error)))
             continue

@@ -22,6 +22,7 @@ from calibration.pose_files import movement
 from calibration.pose_model import Floats
 from calibration.sweep import Sweep, find_sweeps
 from dsp.errors import DeviceError, HearthError, InputError
+from dsp.sample_faults import clipped_samples
 
 LOOK_EVERY_S = 0.3
 NEAR_M = 1.1
@@ -143,6 +144,9 @@ class PoseGuide:
         moved = movement(seen)
         if moved:
             self._say(f"{moved}; hold it still, best on a stand")
+            return
+        if clipped_samples(raw.astype(np.float32) * np.float32(2.0**-31)):
+            self._say("that clipped: play softer or lower the gain, and play it again")
             return
         with_board = [(pose, grey) for _, pose, grey in shown if pose is not None]
         pose, grey = with_board[len(with_board) // 2]

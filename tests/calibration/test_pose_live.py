@@ -52,6 +52,16 @@ def test_a_recording_with_video_and_a_board_that_moves():
     assert got.drift_ppm is not None and abs(got.drift_ppm) < 3 * got.drift_sigma_ppm  # type: ignore[operator]
 
 
+def test_a_clipped_sweep_is_left_out_though_it_stays_below_full_scale():
+    foa, images = session(2)
+    half = len(foa) // 2
+    most = 0.4 * float(np.abs(foa[:half]).max())
+    foa[:half] = np.clip(foa[:half], -most, most)
+    shown = [(t, images[int(t / 0.9)]) for t in np.arange(0, 1.8, 1 / 15)]
+    got = from_recording(Sound(foa, FS), iter(shown), BoardFinder(CAMERA, BOARD), SWEEP, [])
+    assert len(got.sightings) == 1 and "samples clipped" in got.skipped[0][1]
+
+
 def test_the_guide_takes_each_sweep_once_and_says_where_to_go(tmp_path: Path):
     foa, images = session(3)
     said: list[str] = []
