@@ -116,8 +116,11 @@ def _offsets(sets: int) -> None:
     figure(f"{text}: offset, median", float(np.median(away)), "ms", "<=", 0.5)
     figure(f"{text}: offset, 95 %", float(np.quantile(away, 0.95)), "ms", "<=", 1.5)
     score = float(np.sqrt(np.mean(np.square(scores))))
-    figure(f"{text}: errors by their sigma, RMS (not too small)", score, "", "<=", 1.3)
-    figure(f"{text}: errors by their sigma, RMS (not too large)", score, "", ">=", 0.7)
+    if sets >= 40:
+        figure(f"{text}: errors by their sigma, RMS (sigma not too small)", score, "", "<=", 1.3)
+        figure(f"{text}: errors by their sigma, RMS (sigma not too large)", score, "", ">=", 0.7)
+    else:
+        note(f"errors by their sigma: {score:.2f} RMS (a figure needs 40 sets)")
     figure(f"{text}: refused", 100 * refused / sets, "%", "<=", 5)
     for name, values in (("recordings.av_offset (brackets)", old), ("counting frames", frames)):
         known = np.abs(np.array(values)[np.isfinite(values)])
