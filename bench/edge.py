@@ -1,4 +1,4 @@
-"""`python -m bench.edge [PART...]`: the live edge: delivery, security, console, and the live path's budget.
+"""`python -m bench.edge [PART...]`: delivery, security, console, several rigs, and the live path's budget.
 
 The full form takes about 40 minutes, most of it the half hour without loss (`budget`); QUICK=1 is the short
 form.
@@ -14,6 +14,7 @@ PARTS = {
     "stream": "bench.stream",
     "security": "bench.stream_security",
     "console": "bench.console",
+    "rigs": "bench.rigs",
     "budget": "bench.live_budget",
 }
 

@@ -25,6 +25,7 @@ Coordinate = Annotated[float, Meta(ge=-100, le=100)]
 Metres = tuple[Coordinate, Coordinate, Coordinate]
 Length = Annotated[float, Meta(gt=0, le=100)]
 Id = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z")]
+RigId = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{2,63}\Z")]
 Text = Annotated[str, Meta(min_length=1, max_length=500)]
 
 
@@ -179,12 +180,17 @@ class Virtual(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     snr_db: Annotated[float, Meta(ge=-20, le=100)] = 30.0  # talker against sensor noise
     drift_ppm: Annotated[float, Meta(ge=-1000, le=1000)] = 0.0  # of the virtual microphone's clock
     av_offset_ms: Annotated[float, Meta(ge=-500, le=500)] = 0.0  # positive: sound late against the picture
+    # For several virtual rigs that hear one talker: where he stands (default: in front of the rig), then as
+    # loud as the distance makes him, and when the scene begins, so that all begin together (default: now).
+    talker_m: Metres | None = None
+    begin_utc_s: Annotated[float, Meta(ge=0)] | None = None  # seconds since 1970; past: at once
 
 
 class Rig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The whole of rig.yaml."""
 
     hearth_rig: Literal[1]  # version of this file's form
+    id: RigId | None = None  # of this rig among several; default: a random one, kept in the storage folder
     name: Text = "rig"
     microphone: Microphone = msgspec.field(default_factory=Microphone)
     camera: Camera = msgspec.field(default_factory=Camera)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dsp.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from capture.service_manager import ServiceManager
 
 
 def agent(
@@ -17,6 +20,11 @@ def agent(
         str, typer.Option(help="stream address that `hearth live` printed")
     ] = "tcp://127.0.0.1:5771",
     commands: Annotated[str, typer.Option(help="commands address that it printed")] = "tcp://127.0.0.1:5772",
+    rig: Annotated[
+        list[str] | None,
+        typer.Option(help="STREAM,COMMANDS of one of several rigs; repeat it for each (docs/rigs.md)"),
+    ] = None,
+    rigs: Annotated[Path | None, typer.Option(help="YAML file that lists several rigs")] = None,
     once: Annotated[bool, typer.Option("--once", help="answer one request, then end")] = False,
     trace: Annotated[Path | None, typer.Option(help="write every step as a JSON line into this file")] = None,
     recogniser: Annotated[
@@ -42,8 +50,11 @@ def agent(
 
     logs.set_up(log)
     manager = ServiceManager.of_environment()
-    answers = []
     check_recogniser(recogniser)
+    if rig or rigs is not None:
+        _house(rig or [], rigs, keys, once, trace, recogniser, as_json, manager)
+        return
+    answers = []
     with Client(stream, commands, streams=["foa24"], keys=keys) as client, Trace(trace) as steps:
         names = [str(device.get("name", "")) for device in client.command("home.describe")["devices"]]
         heard = load_recogniser(recogniser, sentences(names))
@@ -62,3 +73,48 @@ def agent(
         print(json.dumps({"answers": [answer.to_dict() for answer in answers]}))
     if once and not answers:
         raise CheckFailed("the stream ended before anybody asked for something")
+
+
+def _house(
+    options: list[str],
+    file: Path | None,
+    keys: Path | None,
+    once: bool,
+    trace: Path | None,
+    recogniser: str,
+    as_json: bool,
+    manager: ServiceManager,
+) -> None:
+    """The agent of several rigs."""
+    from edge.agent.trace import Trace
+    from edge.perception.speech import load_recogniser
+    from edge.perception.wording import sentences
+    from edge.rigs.addresses import rigs_of
+    from edge.rigs.house_agent import HouseAgent
+
+    rigs = rigs_of(options, file, None if keys is None else str(keys))
+    answers = []
+
+    def alive() -> None:
+        manager.working(f"listening on {len(rigs)} rigs")
+
+    with Trace(trace) as steps:
+        agent = HouseAgent(rigs, lambda names: load_recogniser(recogniser, sentences(names)), steps, alive)
+        with agent:
+            agent.start()
+            listening = ", ".join(link.id for link in agent.set.links if link.about is not None)
+            print(f"agent: listening on {listening} (Ctrl-C ends)", file=sys.stderr, flush=True)
+            try:
+                for link, answer in agent.answers():
+                    answers.append({**answer.to_dict(), "rig": link.id})
+                    if not as_json:
+                        print(f"{link.id} heard {answer.text!r}: {answer.said}", flush=True)
+                    if once:
+                        break
+            except KeyboardInterrupt:
+                print("agent: ended by hand", file=sys.stderr)
+            state = agent.set.to_list()
+    if as_json:
+        print(json.dumps({"answers": answers, "rigs": state, "decisions": agent.decisions}))
+    if once and not answers:
+        raise CheckFailed("the rigs ended before anybody asked for something")

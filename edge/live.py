@@ -22,6 +22,7 @@ from dsp.errors import DeviceError, InputError
 from edge.latency_budget import StageTimes
 from edge.live_chain import RATE_HZ, AudioChain, AudioWorker, VideoWorker
 from edge.mute import Gate, Mute
+from edge.rigs.identity import rig_id
 from edge.stream import Access, CommandServer, Publisher
 from edge.stream.addresses import check_free
 from edge.takes import Takes
@@ -139,6 +140,8 @@ class LiveService:
             if home is not None:
                 self._attach(home)
             self.commands.register("live.stats", self.stats)
+            self._id = rig_id(rig.id, rig.storage.folder)
+            self.commands.register("rig.describe", self.describe)
             self.commands.clients.listen(lambda kind, fields: self.event(kind, **fields))
             self.access.listen(lambda kind, fields: self.event(kind, **fields))
             self.commands.register("live.mute", self.mute)
@@ -345,6 +348,18 @@ class LiveService:
         self._gates |= {video_stream(name): Gate(fanout.sink) for name, fanout in self._further.items()}
         workers = [w for w in (self._audio_worker, self._video_worker) if w is not None]
         return Mute(self._gates, tuple(worker.door for worker in workers), remember)
+
+    def describe(self) -> dict[str, Any]:
+        """Which rig this is, among several; see edge.rigs."""
+        name, lasting = self._id
+        rig = self.rig
+        return {
+            "id": name,
+            "lasting": lasting,
+            "name": rig.name,
+            "room": rig.room.name,
+            "run": self.publisher.epoch,
+        }
 
     def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
         """Tell everybody that something happened; it also goes into the timeline when recording."""

@@ -441,7 +441,8 @@ def test_the_tables_of_demo_and_agent_are_those_of_the_code():
     tree = ast.parse((REPOSITORY / "edge" / "agent" / "agent.py").read_text(encoding="utf-8"))
     answer = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Answer")
     names = [node.target.id for node in answer.body if isinstance(node, ast.AnnAssign)]  # type: ignore[union-attr]
-    assert list(keys_of("agent")) == ["answers", *(f"answers[].{name}" for name in names)]
+    several = ["answers[].rig", "rigs", "decisions"]
+    assert list(keys_of("agent")) == ["answers", *(f"answers[].{name}" for name in names), *several]
 
 
 # ------------------------------------------------------------------ wrong use

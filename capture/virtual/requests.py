@@ -125,8 +125,13 @@ def find_place(
     """A place for the mouth: at least 1 m from the rig, in the camera's view, clear of walls and devices.
 
     With two devices in `accept`: one must be clearly left and the other clearly right of the speaker.
+    `virtual.talker_m` is that place, if the rig names one; None then when it does not do.
     """
     microphone = np.asarray(rig.microphone.position_m)
+    if rig.virtual.talker_m is not None:
+        named = np.asarray(rig.virtual.talker_m)
+        ok = {side_of(named, microphone, device.position_m) for device in accept} == {"left", "right"}
+        return named if ok or not accept else None
     view = min(rig.camera.hfov_deg / 2 - 15, 30) if rig.camera.source != "none" else 30.0
     size = np.asarray(rig.room.size_m)
     for _ in range(2000):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -43,16 +44,19 @@ MOUTH_STEP_S = 0.02
 class SceneClock:
     """One start time for the sources of a scene; it is set when the first of them starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin_utc_s: float | None = None) -> None:
         self._lock = threading.Lock()
         self._users = 0
+        self.begin_utc_s = begin_utc_s
         self.start_ns: int | None = None
 
     def join(self) -> int:
-        """A source starts: the common start time in CLOCK_MONOTONIC ns, 30 ms ahead for the first one."""
+        """A source starts: the common start time in CLOCK_MONOTONIC ns, 30 ms ahead for the first one, or
+        at the time that the rig names."""
         with self._lock:
             if self._users == 0:
-                self.start_ns = monotonic_ns() + 30_000_000
+                ahead_s = 0.0 if self.begin_utc_s is None else self.begin_utc_s - time.time()
+                self.start_ns = monotonic_ns() + max(30_000_000, round(ahead_s * 1e9))
             self._users += 1
             assert self.start_ns is not None
             return self.start_ns
@@ -104,7 +108,7 @@ class VirtualScene:
         self.noise_rms = noise_rms
         self.stems = stems
         self.plan = plan
-        self.clock = SceneClock()
+        self.clock = SceneClock(rig.virtual.begin_utc_s)
         self._figure = figure
         self._states = states
         self._first_states = {device: dict(state) for device, state in states.items()}
@@ -238,7 +242,10 @@ def _request_scene(rig: Rig) -> VirtualScene:
     facing = towards_rig[:2] / np.linalg.norm(towards_rig[:2])
     response = _respond(rig, plan.mouth_m, facing=np.array([facing[0], facing[1], 0.0]), omni=TALKER_OMNI)
     talker = convolve(voice, response)
-    talker *= np.float32(_gain_to(TALKER_DBFS, talker[:, 0]))
+    if rig.virtual.talker_m is None:
+        talker *= np.float32(_gain_to(TALKER_DBFS, talker[:, 0]))
+    else:  # as loud as the distance makes it: `voice` has RMS 1 at one metre
+        talker *= np.float32(10 ** (TALKER_DBFS / 20))
     stems = [Stem("talker", talker, asked), _slate_stem(rig)]
     path = _standing(rig, plan.mouth_m)
     talking = SourceTruth(

@@ -55,21 +55,25 @@ class Agent:
     ) -> None:
         self._client = client
         self._recogniser = recogniser
-        self._trace = trace or Trace()
+        self.trace = self._trace = trace or Trace()
         self._alive = alive
         self._cutter = UtteranceCutter()
 
     def answers(self) -> Iterator[Answer]:
         """Answer requests until the stream ends. Utterances that ask for nothing are passed over."""
         self._client.wait_connected(10.0)
-        self._client.command("agent.ready", agent=NAME)
-        self._trace.add("ready", agent=NAME)
+        self.ready()
         for message in self._messages():
             if message.stream == "foa24" and message.array is not None:
                 for utterance in self._cutter.push(message.array, message.t_ns):
-                    yield from self._answer(utterance)
+                    yield from self.answer(utterance)
         for utterance in self._cutter.flush():
-            yield from self._answer(utterance)
+            yield from self.answer(utterance)
+
+    def ready(self) -> None:
+        """Tell the home that the agent listens."""
+        self._client.command("agent.ready", agent=NAME)
+        self._trace.add("ready", agent=NAME)
 
     def _messages(self) -> Iterator[Message]:
         """Messages until the stream ends. A publisher that is gone for PUBLISHER_GONE_S without a word
@@ -91,7 +95,8 @@ class Agent:
                 if time.monotonic() - silent_since > PUBLISHER_GONE_S:
                     raise
 
-    def _answer(self, utterance: Utterance) -> Iterator[Answer]:
+    def answer(self, utterance: Utterance) -> Iterator[Answer]:
+        """Observe one utterance, decide, act; nothing for one that asks for nothing."""
         self._trace.add(
             "utterance",
             t_ns_start=utterance.t_ns,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -21,6 +22,7 @@ class Trace:
 
     def __init__(self, path: str | Path | None = None) -> None:
         self._file: TextIO | None = None
+        self._lock = threading.Lock()
         self.steps = 0
         if path is not None:
             try:
@@ -29,12 +31,13 @@ class Trace:
                 raise InputError(f"{path}: cannot write the trace: {error.strerror}") from None
 
     def add(self, kind: str, **data: Any) -> None:
-        """One step."""
-        line = {"step": self.steps, "t_ns": monotonic_ns(), "kind": kind, **data}
-        self.steps += 1
-        if self._file is not None:
-            self._file.write(json.dumps(line, ensure_ascii=False, default=_plain) + "\n")
-            self._file.flush()
+        """One step. Safe in several threads."""
+        with self._lock:
+            line = {"step": self.steps, "t_ns": monotonic_ns(), "kind": kind, **data}
+            self.steps += 1
+            if self._file is not None and not self._file.closed:
+                self._file.write(json.dumps(line, ensure_ascii=False, default=_plain) + "\n")
+                self._file.flush()
 
     def close(self) -> None:
         """Close the file; safe to call twice."""

@@ -19,7 +19,7 @@ OUTCOMES = ("done", "already", "refused", "asked", "failed")
 
 
 class AgentDesk:
-    """Answers `agent.ready`, `agent.heard`, `agent.declare`, `agent.say`, `agent.finish`."""
+    """Answers `agent.ready`, `.heard`, `.declare`, `.say`, `.finish` and `.arbitrated`."""
 
     def __init__(self, home: Home, server: CommandServer, publisher: Publisher | None = None) -> None:
         self._home = home
@@ -31,6 +31,7 @@ class AgentDesk:
         server.register("agent.declare", self.declare)
         server.register("agent.say", self.say)
         server.register("agent.finish", self.finish)
+        server.register("agent.arbitrated", self.arbitrated)
 
     def ready(self, agent: str = "") -> dict[str, Any]:
         """The agent listens; a new episode of reports begins."""
@@ -69,6 +70,12 @@ class AgentDesk:
                 raise InputError("agent.declare a device (or null for none) before agent.finish")
             self._declared = False
         return self._tell("finished", answer=_text(answer), outcome=outcome)
+
+    def arbitrated(self, decision: dict[str, Any]) -> dict[str, Any]:
+        """Which of several rigs answers an utterance, with the evidence (`edge.rigs`)."""
+        if not isinstance(decision, dict):
+            raise InputError(f"a decision is a map, not {type(decision).__name__}")
+        return self._tell("arbitrated", decision=decision)
 
     def _tell(self, kind: str, **data: Any) -> dict[str, Any]:
         if self._publisher is not None:

@@ -106,6 +106,11 @@ class UtteranceCutter:
             self._last.clear()
         return out
 
+    @property
+    def speaking_since_ns(self) -> int | None:
+        """When the speech began that goes on now (or has just stopped); None while nobody speaks."""
+        return None if self._start is None else self._time_ns(self._start)
+
     def flush(self) -> list[Utterance]:
         """The stream is over: what was still being said."""
         return self._finish(cut_short=True)

@@ -114,6 +114,10 @@ _COMMANDS = (
     CommandSpec("agent.say", "`text`", "home", "published as `said`"),
     CommandSpec("agent.finish", "`answer`, `outcome` (done, already, refused, asked, failed)", "home",
                 "published as `finished`; needs a declaration first"),
+    CommandSpec("agent.arbitrated", "`decision`", "home",
+                "published as `arbitrated`: which of several rigs answers, and why"),
+    CommandSpec("rig.describe", "", "live",
+                "`id` (stable), `lasting` (it is kept over restarts), `name`, `room`, `run` (the epoch)"),
 )
 # fmt: on
 COMMANDS: dict[str, CommandSpec] = {spec.op: spec for spec in _COMMANDS}
