@@ -19,6 +19,7 @@ from dsp.errors import InputError
 from edge.home import Home
 from edge.home.agent_desk import AgentDesk
 from edge.perception.utterance import Utterance, UtteranceCutter
+from edge.perception.voice import Voice
 from edge.rigs.addresses import RigAddress, rigs_of
 from edge.rigs.arbiter import Arbiter
 from edge.rigs.evidence import gather, noise_power, odds
@@ -277,5 +278,51 @@ def test_two_rigs_with_one_id_are_named(runs: tuple[int, int], words: str) -> No
 class Deaf:
     """A voice detector for streams without sound."""
 
-    def push(self, mono: F32) -> list[object]:
+    def push(self, mono: F32) -> list[Voice]:
         return []
+
+
+def test_a_rig_that_is_down_or_restarted_disturbs_no_other() -> None:
+    """One of three addresses has nobody; one rig is replaced by another run; the third goes on."""
+    servers = {name: served(name, 0) for name in ("steady", "restarted")}
+    for name, (publisher, server) in servers.items():
+        server.register("rig.describe", describer(name, publisher))
+    addresses = [
+        RigAddress(stream=p.address, commands=s.address, name=name) for name, (p, s) in servers.items()
+    ]
+    addresses.append(RigAddress(stream="tcp://127.0.0.1:9", commands="tcp://127.0.0.1:9", name="nobody"))
+    met: list[str] = []
+    rigs = RigSet(
+        addresses,
+        lambda heard: None,
+        described=lambda link: met.append(link.id),
+        cutter=lambda: UtteranceCutter(lambda: Deaf()),
+    )
+    publisher, server = servers["restarted"]
+    block = np.zeros((240, 4), np.float32)
+    try:
+        rigs.start(3.0)
+        assert sorted(met) == ["restarted", "steady"]
+        steady, restarted, nobody = rigs.links
+        publisher.close()
+        publisher = Publisher(publisher.address)
+        server.register("rig.describe", describer("restarted", publisher))
+        deadline = time.monotonic() + 20
+        while (len(met) < 3 or not (steady.alive and restarted.alive)) and time.monotonic() < deadline:
+            for out in (servers["steady"][0], publisher):
+                out.publish("foa24", monotonic_ns() - 10_000_000, block, units="full scale +-1")
+            time.sleep(0.01)
+        assert met[2:] == ["restarted"]
+        assert restarted.about is not None and restarted.about.run == publisher.epoch
+        assert steady.alive and restarted.alive and not nobody.alive
+        assert not rigs.over
+    finally:
+        rigs.close()
+        for out, commands in (*servers.values(), (publisher, server)):
+            out.close()
+            commands.close()
+
+
+def describer(name: str, publisher: Publisher) -> Any:
+    """Answers `rig.describe` with the epoch of this publisher."""
+    return lambda: {"id": name, "run": publisher.epoch}
