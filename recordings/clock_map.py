@@ -7,6 +7,7 @@ host looks like one. Here the whole take is seen at once.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -75,8 +76,14 @@ def sound_clock(
     }
     if blocks is None or len(blocks.x) < _FEWEST_BLOCKS or blocks.x[-1] - blocks.x[0] < _SHORTEST_S:
         return SoundClock([], lines, summary)
-    found = _Clock(blocks, rate_hz, mixed, listen)
-    summary.update(found.summary())
+    try:
+        found = _Clock(blocks, rate_hz, mixed, listen)
+        summary.update(found.summary())
+    except (ArithmeticError, ValueError, IndexError) as error:
+        # A take cannot be repeated: it is finished with the times that it has, and says so.
+        logging.getLogger(__name__).exception("no clock of the sound")
+        summary["problem"] = f"no clock could be found ({error!r}); the times are those of the live clock"
+        return SoundClock([], lines, summary)
     if abs(summary["drift_ppm"]) > _IMPOSSIBLE_PPM:
         # No crystal is so wrong. Sound that is lost again and again looks like this, and so does a source
         # that counts wrongly: a line through it would hide that. What the live clock found stays.
@@ -274,6 +281,7 @@ class _Clock:
             if self._match(steps, index) is None and 0 < index < len(b.x):
                 before, after = b.late[max(index - 1000, 0) : index], b.late[index : index + 1000]
                 if after.min() - before.min() > 0.5 * lost / self.rate:
+                    steps = [step for step in steps if step.index != index]
                     steps.append(Step(index, lost / self.rate, bool(b.flagged[index])))
         return sorted(steps, key=lambda step: step.index)
 
@@ -283,9 +291,9 @@ class _Clock:
         # Arrivals tell the first block that may be behind a loss; a late one hides the rest.
         ahead = max(int(_HIDDEN_S * self.rate / self.b.usual_frames), 2)
         placed: list[Step] = []
-        for step, following in zip(steps, [*steps[1:], None], strict=True):
+        for i, step in enumerate(steps):
             first = max(step.index - 2, placed[-1].index + 1 if placed else 1)
-            end = min(step.index + ahead + 1, len(starts) if following is None else following.index)
+            end = min(step.index + ahead + 1, steps[i + 1].index if i + 1 < len(steps) else len(starts))
             if not step.flagged and step.size_s > 0:
                 found = loss_place(listen, starts[first:end].tolist())
                 step = step if found is None else replace(step, index=first + found)

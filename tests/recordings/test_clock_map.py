@@ -6,8 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
-from bench.device_clock import BLOCK, FS, START_NS, Device, LiveRun, Lost, deliver, draw, live, timeline_lines
+from bench.device_clock import (
+    BLOCK,
+    FS,
+    START_NS,
+    Device,
+    Heard,
+    LiveRun,
+    Lost,
+    deliver,
+    draw,
+    live,
+    timeline_lines,
+)
 from recordings.clock_map import prefer_live_clock, sound_clock, stamp_sources
 from recordings.timeline import AudioMap
 
@@ -168,3 +181,21 @@ def test_regular_losses_are_not_made_a_drift(every: int) -> None:
         return  # every one of them was found
     assert "lost again and again" in found.summary["problem"]
     assert found.summary["drift_ppm"] is None and found.pieces == [] and found.lines == lines
+
+
+def test_the_sound_tells_where_a_loss_was_and_changes_nothing_without_one() -> None:
+    rng = np.random.default_rng(2)
+    tone = lfilter([1.0], [1.0, -1.9, 0.95], rng.standard_normal((20 * FS, 2)), axis=0).astype(np.float32)
+    whole = live(draw(70, 60.0))
+    heard = sound_clock(timeline_lines(whole), FS, listen=Heard(tone, whole.delivery).read)
+    assert "problem" not in heard.summary
+    assert heard.pieces == sound_clock(timeline_lines(whole), FS).pieces and not heard.gaps
+    right = total = 0
+    for seed in range(71, 75):
+        run = live(draw(seed, 90.0, 3))
+        found = sound_clock(timeline_lines(run), FS, listen=Heard(tone, run.delivery).read)
+        assert "problem" not in found.summary
+        for loss in run.delivery.losses:
+            near = [abs(gap.file_frame - loss.place) for gap in found.gaps]
+            right, total = right + (min(near, default=FS) <= 10), total + 1
+    assert total == 12 and right >= 10
