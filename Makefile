@@ -11,8 +11,16 @@ help:           ## this list
 demo: setup     ## record, process, stream and answer one request, in the virtual room if there is no hardware
 	$(HEARTH) demo $(ARGS)
 
-test: setup-test ## all tests; those with real parts start them themselves
+# What only computes runs on two cores at once; what keeps time or starts services runs alone.
+COMPUTING := tests/dsp tests/recordings tests/calibration
+
+test: setup-test ## all tests; those with real parts start them themselves (ARGS="tests/dsp -x": only those)
+ifeq ($(strip $(ARGS)),)
+	@failed=0; $(PY) -m pytest -n 2 --dist loadfile $(COMPUTING) || failed=1; \
+	$(PY) -m pytest $(COMPUTING:%=--ignore=%) || failed=1; exit $$failed
+else
 	$(PY) -m pytest $(ARGS)
+endif
 
 test-devices: setup ## camera and microphone against Linux's own drivers, in a virtual machine (x86-64 Debian)
 	sh scripts/device_vm.sh $(ARGS)
