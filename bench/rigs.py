@@ -7,8 +7,8 @@ Rendered rooms (image sources, capture.virtual.room) whose truth is known, throu
 - *two talkers*: one in each of two rooms, both through the door; both must be answered.
 
 RT60 0.2 to 0.8 s, 5 to 30 dB over the noise, gains of the microphones within +-8 dB, and the clocks wrong by
-up to their stated uncertainty of 0, 0.5, 3 or 10 ms. Constants were chosen on 24 and fitted to 144
-other scenes. First-come is whose end of speech was known first: the ends that two detectors find differ by up to
+up to their stated uncertainty of 0, 0.5, 3 or 10 ms. Constants were chosen on 24 and fitted to 144 other
+scenes. First-come is whose end of speech was known first: the ends that two detectors find differ by up to
 0.15 s, a block takes 10 ms, the network 5 ms (exponential).
 """
 
