@@ -8,6 +8,7 @@ Public names (loaded when they are first used):
 - `CameraCalibration`  what it found; `CameraModel`: the camera alone
 - `solve_pose`         rotation and lever arm between camera and microphone from `Sighting`s, with a tape
                        measure as `Prior`; gives a `PoseFit` that says what it is worth
+- `estimate_sync`      how late the sound is against the picture, from flashes and beeps
 - `fit_capsules`       gains, delays, wiring and encoding of the microphone from known directions; gives a
                        `CapsuleFit` with the correction
 - `Sweep`              an exponential sine sweep to be played
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from calibration.result import CalibrationResult as CalibrationResult
     from calibration.result import load_result as load_result
     from calibration.sweep import Sweep as Sweep
+    from calibration.sync import estimate_sync as estimate_sync
 
 _HOME = {
     "calibration.board": ("Board",),
@@ -47,5 +49,6 @@ _HOME = {
     "calibration.pose_solver": ("PoseFit", "solve_pose"),
     "calibration.result": ("CalibrationResult", "load_result"),
     "calibration.sweep": ("Sweep",),
+    "calibration.sync": ("estimate_sync",),
 }
 __all__ = lazy_package(__name__, _HOME)
