@@ -96,6 +96,8 @@ def test_ctrl_c_ends_it_with_a_report_and_leaves_nothing(sound: Path, tmp_path: 
     process = subprocess.Popen(
         [sys.executable, "hearth.py", "doctor", "--rig", str(path), "--json", "--seconds", "60"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Started by a shell in the background, these tests inherit that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert process.stderr is not None
     for line in process.stderr:
