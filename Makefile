@@ -12,7 +12,9 @@ demo: setup     ## record, process, stream and answer one request, in the virtua
 	$(HEARTH) demo $(ARGS)
 
 # What only computes runs on two cores at once; what keeps time or starts services runs alone.
-COMPUTING := tests/dsp tests/recordings tests/calibration
+COMPUTING := tests/dsp tests/recordings tests/calibration \
+	tests/test_cli_json.py tests/test_front_door.py tests/test_repository.py tests/edge/test_service_container.py \
+	$(wildcard tests/capture/test_virtual_*.py tests/edge/test_perception_*.py) tests/edge/test_rigs_arbitration.py
 
 test: setup-test ## all tests; those with real parts start them themselves (ARGS="tests/dsp -x": only those)
 ifeq ($(strip $(ARGS)),)
