@@ -139,7 +139,7 @@ def _drift(sets: int) -> None:
     ours, scores, old, refused = [], [], [], 0
     for k in range(sets):
         rng = np.random.default_rng([SEED, 1, k])
-        first = spread_events(30, 300 + k)
+        first = spread_events(15, 300 + k)
         events = np.concatenate([first, 600 - first[::-1]])
         scene = Scene(
             events,
@@ -161,7 +161,7 @@ def _drift(sets: int) -> None:
         ours.append(fit.drift_ppm - scene.drift_ppm)
         scores.append(ours[-1] / fit.drift_sigma_ppm)
         old.append(_drift_of_brackets(log, sound, scene) - scene.drift_ppm)
-    text = f"sync, 30 events at each end of 10 min, {sets} sets"
+    text = f"sync, 15 events at each end of 10 min, {sets} sets"
     figure(f"{text}: drift, 95 %", float(np.quantile(np.abs(ours), 0.95)), "ppm", "<=", 1.0)
     figure(f"{text}: refused", 100 * refused / sets, "%", "<=", 0)
     known = np.abs(np.array(old)[np.isfinite(old)])
@@ -188,7 +188,7 @@ def _drift_of_brackets(log: LightLog, sound: Sound, scene: Scene) -> float:
         samples = sound.samples[begin : begin + round(60 * sound.rate_hz)]
         piece = Sound.of(samples, sound.rate_hz, int(sound.time_ns(begin)))
         found.append(brackets(part, piece, scene))
-    apart_s = float(scene.events_s[30:].mean() - scene.events_s[:30].mean())
+    apart_s = float(scene.events_s[15:].mean() - scene.events_s[:15].mean())
     return (found[1] - found[0]) / apart_s * 1e3
 
 
