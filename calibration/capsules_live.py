@@ -8,11 +8,8 @@ on, which is then solved as any other (`capsules_files.from_folder`).
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +17,7 @@ from numpy.typing import NDArray
 from calibration.capsules_files import QUIET, SIX
 from calibration.capsules_fit import LEAST_SNR_DB
 from calibration.capsules_response import Direction, direct_sound, hear
-from calibration.pose_live import write_sound
+from calibration.live_rig import RecentSound, follow, write_sound
 from calibration.sweep import Sweep, find_sweeps
 from dsp.errors import HearthError, InputError
 from dsp.levels import levels
@@ -55,8 +52,7 @@ class CapsuleGuide:
             folder.mkdir(parents=True, exist_ok=True)
         self.missing = [name for name in SIX if not (folder / f"{name}.wav").is_file()]
         self._quiet = not (folder / f"{QUIET}.wav").is_file()
-        self._blocks: deque[tuple[int, NDArray[np.int32]]] = deque()
-        self._held_s = self._since_s = 0.0
+        self._recent = RecentSound(rate_hz)
         self._done_ns = -(1 << 62)
 
     @property
@@ -77,40 +73,23 @@ class CapsuleGuide:
 
     def add_sound(self, t_ns: int, samples: NDArray[np.int32]) -> None:
         """Frames (n, 4) int32 that begin at t_ns. A gap in time starts anew: a sweep must be whole."""
-        if self._blocks:
-            first, block = self._blocks[-1]
-            if abs(t_ns - first - len(block) / self.rate_hz * 1e9) > 20e6:
-                self._blocks.clear()
-                self._held_s = 0.0
-        self._blocks.append((t_ns, samples))
-        length = len(samples) / self.rate_hz
-        self._held_s += length
-        self._since_s += length
+        self._recent.add(t_ns, samples)
         if self._quiet:
-            if self._held_s >= QUIET_S:
+            if self._recent.seconds >= QUIET_S:
                 self._take_quiet()
-            return
-        while self._held_s > 2 * self.sweep.seconds + 2.5:
-            self._held_s -= len(self._blocks.popleft()[1]) / self.rate_hz
-        if self._since_s >= 0.5 and self._held_s > self.sweep.seconds + 0.4:
-            self._since_s = 0.0
+        elif self._recent.due(self.sweep.seconds + 0.4, 2 * self.sweep.seconds + 2.5):
             self._look_for_sweep()
 
-    def _sound(self) -> NDArray[np.int32]:
-        return np.concatenate([block for _, block in self._blocks])
-
     def _take_quiet(self) -> None:
-        raw = self._sound()
+        _, raw = self._recent.whole()
         write_sound(self.folder / f"{QUIET}.wav", raw, self.rate_hz, "PCM_24")
         self._quiet = False
-        self._blocks.clear()
-        self._held_s = 0.0
+        self._recent.clear()
         loud = levels(raw.astype(np.float32) * np.float32(2.0**-31)).rms_dbfs.max()
         self._say(f"quiet taken ({loud:.0f} dBFS); {self.next_step()}")
 
     def _look_for_sweep(self) -> None:
-        start_ns = self._blocks[0][0]
-        raw = self._sound()
+        start_ns, raw = self._recent.whole()
         x = raw.astype(np.float32) * np.float32(2.0**-31)
         loudest = x[:, int(np.argmax(np.einsum("ij,ij->j", x, x)))]
         for start_s in find_sweeps(loudest, self.sweep):
@@ -157,26 +136,8 @@ def run_live(
 ) -> str:
     """Take the directions with the microphone of a rig until all are there, the time is over or Ctrl-C; gives
     the format of the sound. Raises DeviceError when a device ends, HearthError when nothing was taken."""
-    import queue
-    import time
-
-    from capture.blocks import AudioBlock, SourceEvent
     from capture.rig import load_rig
     from capture.sources import open_rig
-
-    waiting: queue.Queue[AudioBlock] = queue.Queue(maxsize=2000)
-    lost, ended = threading.Event(), threading.Event()
-
-    def put(item: Any) -> None:
-        if isinstance(item, SourceEvent):
-            if item.kind in ("ended", "error"):
-                say(f"{item.source} {item.kind}: {item.detail}")
-                ended.set()
-        elif isinstance(item, AudioBlock):
-            try:
-                waiting.put_nowait(item)
-            except queue.Full:  # the next block's time shows the gap
-                lost.set()
 
     with open_rig(load_rig(rig_path)) as rig:
         info = rig.audio_info
@@ -186,24 +147,15 @@ def run_live(
             )
         guide = CapsuleGuide(folder, sweep.at(info.rate_hz), info.rate_hz, info.format, say)
         say(guide.next_step())
-        rig.start(put)
-        until = time.monotonic() + longest_s
-        try:
-            while not guide.done and time.monotonic() < until:
-                try:
-                    block = waiting.get(timeout=0.5)
-                except queue.Empty:
-                    if ended.is_set():
-                        break
-                    continue
-                if lost.is_set():
-                    lost.clear()
-                    say("this computer is too slow: sound was lost; play the sweep again")
-                guide.add_sound(block.t_ns, block.samples)
-        except KeyboardInterrupt:
-            say("stopped")
-        finally:
-            rig.stop()
+        follow(
+            rig,
+            lambda block: guide.add_sound(block.t_ns, block.samples),  # type: ignore[union-attr]
+            lambda: guide.done,
+            say,
+            pictures=False,
+            longest_s=longest_s,
+            too_slow="this computer is too slow: sound was lost; play the sweep again",
+        )
     if len(guide.missing) == len(SIX):
         raise HearthError("no direction was taken; was the sweep loud enough, and the right one (--sweep)?")
     return info.format

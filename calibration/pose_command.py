@@ -182,7 +182,7 @@ def _sweep(text: str) -> Any:
 def _write_sweep(path: Path, sweep: Any) -> None:
     import numpy as np
 
-    from calibration.pose_live import write_sound
+    from calibration.live_rig import write_sound
 
     quiet = np.zeros(sweep.fs // 2)
     write_sound(path, 0.5 * np.concatenate([quiet, sweep.signal, quiet]), sweep.fs, "PCM_16")

@@ -7,22 +7,25 @@ solved as any other (`pose_files.from_folder`), so that nothing of a live sessio
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.live_rig import RecentSound, follow, write_sound
 from calibration.pose_board import BoardFinder, BoardPose
 from calibration.pose_files import movement
 from calibration.pose_model import Floats
 from calibration.sweep import Sweep, find_sweeps
 from dsp.errors import DeviceError, HearthError, InputError
 from dsp.sample_faults import clipped_samples
+
+if TYPE_CHECKING:
+    from capture.blocks import VideoFrame
 
 LOOK_EVERY_S = 0.3
 NEAR_M = 1.1
@@ -39,20 +42,6 @@ class Taken:
     column: int
     row: int
     distance_m: float
-
-
-def write_sound(path: Path, samples: NDArray[Any], rate_hz: int, subtype: str) -> None:
-    """A WAV file, all of it or nothing. Raises StorageError."""
-    import io
-
-    import soundfile
-
-    from recordings.storage import storage_errors, write_atomic
-
-    data = io.BytesIO()
-    soundfile.write(data, samples, rate_hz, subtype=subtype, format="WAV")
-    with storage_errors(path):
-        write_atomic(path, data.getvalue())
 
 
 class PoseGuide:
@@ -78,10 +67,8 @@ class PoseGuide:
         with storage_errors(folder, "make"):
             folder.mkdir(parents=True, exist_ok=True)
         self._number = len(list(folder.glob("*.wav")))
-        self._blocks: deque[tuple[int, NDArray[np.int32]]] = deque()  # time of the first frame, samples
+        self._recent = RecentSound(rate_hz)
         self._looks: deque[tuple[int, BoardPose | Floats | None, NDArray[np.uint8]]] = deque()
-        self._held_s = 0.0
-        self._since_s = 0.0
         self._done_ns = -(1 << 62)  # end of the last sweep that was dealt with
         self._next_look_ns = -(1 << 62)
 
@@ -100,26 +87,14 @@ class PoseGuide:
 
     def add_sound(self, t_ns: int, samples: NDArray[np.int32]) -> None:
         """Frames (n, channels) int32 that begin at t_ns. A gap in time starts anew: a sweep must be whole."""
-        if self._blocks:
-            first, block = self._blocks[-1]
-            if abs(t_ns - first - len(block) / self.rate_hz * 1e9) > 20e6:
-                self._blocks.clear()
-                self._held_s = 0.0
-        self._blocks.append((t_ns, samples))
-        length = len(samples) / self.rate_hz
-        self._held_s += length
-        self._since_s += length
-        while self._held_s > 2 * self.sweep.seconds + 2.5:
-            self._held_s -= len(self._blocks.popleft()[1]) / self.rate_hz
-        if self._since_s >= 0.5 and self._held_s > self.sweep.seconds + 0.4:
-            self._since_s = 0.0
+        self._recent.add(t_ns, samples)
+        if self._recent.due(self.sweep.seconds + 0.4, 2 * self.sweep.seconds + 2.5):
             self._look_for_sweeps()
 
     def _look_for_sweeps(self) -> None:
         import dsp
 
-        start_ns = self._blocks[0][0]
-        raw = np.concatenate([block for _, block in self._blocks])
+        start_ns, raw = self._recent.whole()
         floats = raw.astype(np.float32) * np.float32(2.0**-31)
         w = dsp.convert(floats, source=self.format_name, target="ambix")[:, 0]
         for start_s in find_sweeps(w, self.sweep):
@@ -200,21 +175,9 @@ def run_live(
 ) -> str:
     """Take positions with the devices of a rig until there are enough, the time is over or Ctrl-C; gives the
     format of the sound. Raises DeviceError when the rig has no camera or a device ends."""
-    import queue
-    import time
-
-    from capture.blocks import AudioBlock, SourceEvent, VideoFrame
+    from capture.blocks import AudioBlock
     from capture.rig import load_rig
     from capture.sources import open_rig
-
-    waiting: queue.Queue[Any] = queue.Queue(maxsize=2000)
-    lost = threading.Event()
-
-    def put(item: Any) -> None:
-        try:
-            waiting.put_nowait(item)
-        except queue.Full:  # the next block's time shows the gap
-            lost.set()
 
     with open_rig(load_rig(rig_path)) as rig:
         if rig.camera is None:
@@ -224,31 +187,25 @@ def run_live(
             raise InputError("the microphone is no first-order ambisonic one; record and use the table form")
         guide = PoseGuide(folder, finder, sweep.at(info.rate_hz), info.rate_hz, info.format, say)
         say(f"play the sweep at every position and hold the board still meanwhile; {guide.next_place()}")
-        rig.start(put, put)
-        until = time.monotonic() + longest_s
-        try:
-            while len(guide.taken) < positions and time.monotonic() < until:
-                try:
-                    item = waiting.get(timeout=0.5)
-                except queue.Empty:
-                    continue
-                if lost.is_set():
-                    lost.clear()
-                    say("this computer is too slow: sound was lost; play the sweep again")
-                if isinstance(item, AudioBlock):
-                    guide.add_sound(item.t_ns, item.samples)
-                elif isinstance(item, VideoFrame):
-                    try:
-                        guide.add_frame(item.t_ns, item.image)
-                    except DeviceError as error:
-                        say(str(error))
-                elif isinstance(item, SourceEvent) and item.kind in ("ended", "error"):
-                    say(f"{item.source} {item.kind}: {item.detail}")
-                    break
-        except KeyboardInterrupt:
-            say("stopped")
-        finally:
-            rig.stop()
+
+        def take(item: AudioBlock | VideoFrame) -> None:
+            if isinstance(item, AudioBlock):
+                guide.add_sound(item.t_ns, item.samples)
+                return
+            try:
+                guide.add_frame(item.t_ns, item.image)
+            except DeviceError as error:
+                say(str(error))
+
+        follow(
+            rig,
+            take,
+            lambda: len(guide.taken) >= positions,
+            say,
+            pictures=True,
+            longest_s=longest_s,
+            too_slow="this computer is too slow: sound was lost; play the sweep again",
+        )
     if not guide.taken:
         raise HearthError("no position was taken; was the sweep loud enough, and the board seen whole?")
     return info.format

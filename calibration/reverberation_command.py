@@ -165,7 +165,7 @@ def _live(files: list[Path], sweep: Any, rig: Path | None, places: int, seconds:
 def _write(path: Path, sweep: Any) -> None:
     import numpy as np
 
-    from calibration.pose_live import write_sound
+    from calibration.live_rig import write_sound
 
     sound = np.concatenate([np.zeros(sweep.fs), sweep.signal, np.zeros(4 * sweep.fs)])
     write_sound(path, 0.5 * sound, sweep.fs, "PCM_24")

@@ -7,8 +7,6 @@ the octaves and what would help. The folder is then measured as files are, so th
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.pose_live import write_sound
+from calibration.live_rig import RecentSound, follow, write_sound
 from calibration.reverberation import Response, measure
 from calibration.reverberation_decay import RANGE_NEEDED_DB
 from calibration.reverberation_files import of_claps, of_sweeps
@@ -47,25 +45,14 @@ class RoomGuide:
         with storage_errors(folder, "make"):
             folder.mkdir(parents=True, exist_ok=True)
         self._number = len(list(folder.glob("*.wav")))
-        self._blocks: deque[tuple[int, NDArray[np.int32]]] = deque()  # time of the first frame, samples
-        self._held_s = self._since_s = 0.0
+        self._recent = RecentSound(rate_hz)
         self._done_ns = -(1 << 62)
         self._length_s = 0.0 if sweep is None else sweep.seconds
 
     def add_sound(self, t_ns: int, samples: NDArray[np.int32]) -> None:
         """Frames (n, channels) int32 that begin at t_ns. A gap in time starts anew."""
-        if self._blocks:
-            first, block = self._blocks[-1]
-            if abs(t_ns - first - len(block) / self.rate_hz * 1e9) > 20e6:
-                self._blocks.clear()
-                self._held_s = 0.0
-        self._blocks.append((t_ns, samples))
-        self._held_s += len(samples) / self.rate_hz
-        self._since_s += len(samples) / self.rate_hz
-        while self._held_s > 2 * self._length_s + AFTER_S + 4:
-            self._held_s -= len(self._blocks.popleft()[1]) / self.rate_hz
-        if self._since_s >= 0.5 and self._held_s > self._length_s + AFTER_S + 0.5:
-            self._since_s = 0.0
+        self._recent.add(t_ns, samples)
+        if self._recent.due(self._length_s + AFTER_S + 0.5, 2 * self._length_s + AFTER_S + 4):
             self._look()
 
     def _omni(self, raw: NDArray[np.int32]) -> Floats:
@@ -77,8 +64,7 @@ class RoomGuide:
         return np.asarray(floats[:, 0], np.float64)
 
     def _look(self) -> None:
-        start_ns = self._blocks[0][0]
-        raw = np.concatenate([block for _, block in self._blocks])
+        start_ns, raw = self._recent.whole()
         w = self._omni(raw)
         if not w.any():
             return
@@ -147,21 +133,8 @@ def run_live(
     Gives the format of the sound. Raises DeviceError when the device ends, HearthError when
     nothing was heard.
     """
-    import queue
-    import time
-
-    from capture.blocks import AudioBlock, SourceEvent
     from capture.rig import load_rig
     from capture.sources import open_rig
-
-    waiting: queue.Queue[Any] = queue.Queue(maxsize=2000)
-    lost = threading.Event()
-
-    def put(item: Any) -> None:
-        try:
-            waiting.put_nowait(item)
-        except queue.Full:  # the next block's time shows the gap
-            lost.set()
 
     with open_rig(load_rig(rig_path)) as rig:
         info = rig.audio_info
@@ -171,29 +144,17 @@ def run_live(
         guide = RoomGuide(folder, heard, info.rate_hz, info.format, say)
         what = "pop a balloon or clap" if sweep is None else "play the sweep"
         say(f"{what}, be quiet for {AFTER_S:g} s after it, go to another place and again; Ctrl-C ends")
-        rig.start(put, lambda frame: None)
-        until = time.monotonic() + seconds
-        try:
-            while len(guide.taken) < places and time.monotonic() < until:
-                try:
-                    item = waiting.get(timeout=0.5)
-                except queue.Empty:
-                    continue
-                if lost.is_set():
-                    lost.clear()
-                    say("this computer is too slow: sound was lost; once more, please")
-                if isinstance(item, AudioBlock):
-                    guide.add_sound(item.t_ns, item.samples)
-                elif isinstance(item, SourceEvent) and item.kind in ("ended", "error"):
-                    say(f"{item.source} {item.kind}: {item.detail}")
-                    if item.source == "microphone" and not guide.taken:
-                        raise DeviceError(f"the microphone {item.kind}: {item.detail}")
-                    if item.source == "microphone":
-                        break
-        except KeyboardInterrupt:
-            say("stopped")
-        finally:
-            rig.stop()
+        ended = follow(
+            rig,
+            lambda block: guide.add_sound(block.t_ns, block.samples),  # type: ignore[union-attr]
+            lambda: len(guide.taken) >= places,
+            say,
+            pictures=False,
+            longest_s=seconds,
+            too_slow="this computer is too slow: sound was lost; once more, please",
+        )
+    if ended is not None and not guide.taken:
+        raise DeviceError(f"the microphone {ended.kind}: {ended.detail}")
     if not guide.taken:
         raise HearthError("nothing was heard that could be used; is it loud enough, is it the right sweep?")
     return info.format

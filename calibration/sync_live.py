@@ -3,19 +3,22 @@ listens."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibration.live_rig import follow
 from calibration.sync import ENOUGH_EVENTS, LEAST_EVENTS
 from calibration.sync_files import Material
 from calibration.sync_light import find_flashes
 from calibration.sync_setting import Sound
 from calibration.sync_sound import find_chirps, find_tones
 from dsp.errors import DeviceError
+
+if TYPE_CHECKING:
+    from capture.blocks import VideoFrame
 
 LOOK_EVERY_S = 3.0
 Blocks = list[tuple[int, int, NDArray[np.float32]]]
@@ -122,50 +125,34 @@ def run_live(rig_path: Any, seconds: float, say: Callable[[str], None]) -> Mater
 
     Raises DeviceError when the rig has no camera, or nothing came.
     """
-    import queue
     import time
 
-    from capture.blocks import AudioBlock, SourceEvent, VideoFrame
+    from capture.blocks import AudioBlock
     from capture.rig import load_rig
     from capture.sources import open_rig
-
-    waiting: queue.Queue[Any] = queue.Queue(maxsize=4000)
-    lost = threading.Event()
-
-    def put(item: Any) -> None:
-        try:
-            waiting.put_nowait(item)
-        except queue.Full:
-            lost.set()
 
     with open_rig(load_rig(rig_path)) as rig:
         if rig.camera is None:
             raise DeviceError("the rig has no camera; name one in rig.yaml (`hearth init` finds it)")
         guide = SyncGuide(rig.audio_info.rate_hz, say)
         say(f"{ENOUGH_EVENTS} flashes with beeps are needed; {guide.advice()}")
-        rig.start(put, put)
-        until = time.monotonic() + seconds
-        try:
-            while not guide.enough and time.monotonic() < until:
-                try:
-                    item = waiting.get(timeout=0.5)
-                except queue.Empty:
-                    continue
-                if lost.is_set():
-                    lost.clear()
-                    say("this computer is too slow: pictures or sound were lost; try a smaller picture")
-                if isinstance(item, AudioBlock):
-                    guide.add_sound(item.t_ns, item.first_frame, item.samples)
-                elif isinstance(item, VideoFrame):
-                    if "damaged" not in item.flags:
-                        guide.add_frame(item.t_ns, item.image)
-                elif isinstance(item, SourceEvent) and item.kind in ("ended", "error"):
-                    say(f"{item.source} {item.kind}: {item.detail}")
-                    break
-        except KeyboardInterrupt:
-            say("stopped")
-        finally:
-            rig.stop()
+
+        def take(item: AudioBlock | VideoFrame) -> None:
+            if isinstance(item, AudioBlock):
+                guide.add_sound(item.t_ns, item.first_frame, item.samples)
+            elif "damaged" not in item.flags:
+                guide.add_frame(item.t_ns, item.image)
+
+        follow(
+            rig,
+            take,
+            lambda: guide.enough,
+            say,
+            pictures=True,
+            longest_s=seconds,
+            too_slow="this computer is too slow: pictures or sound were lost; try a smaller picture",
+            room=4000,
+        )
     got = guide.material()
     if len(got.log) == 0 or len(got.sound.samples) == 0:
         raise DeviceError("no pictures or no sound came; look at both with `hearth doctor`")
