@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cable import cable_to, ip
 
 from capture.blocks import monotonic_ns
 from edge.perception.utterance import UtteranceCutter
@@ -43,30 +41,11 @@ with Publisher(stream, access=access) as publisher, CommandServer(commands, acce
 """
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-
-
 @pytest.fixture
 def cable() -> Iterator[tuple[str, str]]:
     """A namespace, and this side's end of the cable to it."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("a network namespace needs root and iproute2")
-    name = f"hearth{secrets.token_hex(3)}"
-    here, there = f"h{name[6:]}a", f"h{name[6:]}b"
-    try:
-        ip("netns", "add", name)
-        ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
-        ip("addr", "add", f"{AGENT}/24", "dev", here)
-        ip("link", "set", here, "up")
-        ip("-n", name, "addr", "add", f"{RIG}/24", "dev", there)
-        ip("-n", name, "link", "set", there, "up")
-        ip("-n", name, "link", "set", "lo", "up")
-    except subprocess.CalledProcessError as error:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)
-        pytest.skip(f"no network namespace can be made here: {error.stderr.strip()}")
-    yield name, here
-    ip("netns", "del", name)
+    with cable_to(AGENT, RIG) as ends:
+        yield ends
 
 
 class Deaf:

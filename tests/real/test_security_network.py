@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cable import cable_to
 
 from edge.stream import Access, CommandServer, Publisher
 from edge.stream.keys_folder import KeysFolder
@@ -47,30 +45,11 @@ with zmq.Context() as context, context.socket(zmq.SUB) as socket:
 """
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[str]:
     """A namespace whose only network is a cable to this one."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("a network namespace needs root and iproute2")
-    name = f"hearth{secrets.token_hex(3)}"
-    here, there = f"h{name[6:]}a", f"h{name[6:]}b"
-    try:
-        ip("netns", "add", name)
-        ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
-        ip("addr", "add", f"{RIG}/24", "dev", here)
-        ip("link", "set", here, "up")
-        ip("-n", name, "addr", "add", f"{CLIENT}/24", "dev", there)
-        ip("-n", name, "link", "set", there, "up")
-        ip("-n", name, "link", "set", "lo", "up")
-    except subprocess.CalledProcessError as error:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)
-        pytest.skip(f"no network namespace can be made here: {error.stderr.strip()}")
-    yield name
-    ip("netns", "del", name)  # the cable goes with it
+    with cable_to(RIG, CLIENT) as (name, _):
+        yield name
 
 
 def there(namespace: str, program: str, *args: object) -> str:
