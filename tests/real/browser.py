@@ -6,7 +6,6 @@ import base64
 import contextlib
 import itertools
 import json
-import shutil
 import subprocess
 import time
 import urllib.request
@@ -16,21 +15,9 @@ from typing import Any
 import pytest
 from websockets.sync.client import connect
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-QUIET = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-extensions",
-    "--disable-dev-shm-usage",
-    "--mute-audio",
-]
+from tests.real.chromium import CHROMIUM, QUIET
+
+SILENT = (*QUIET, "--disable-quic", "--disable-dev-shm-usage", "--mute-audio")
 
 
 class Browser:
@@ -40,7 +27,7 @@ class Browser:
         if CHROMIUM is None:
             pytest.skip("Chromium is not installed")
         self._process = subprocess.Popen(
-            [CHROMIUM, *QUIET, f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"],
+            [CHROMIUM, *SILENT, f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

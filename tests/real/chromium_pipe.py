@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import threading
 import time
@@ -12,19 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-QUIET = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-extensions",
-    "--autoplay-policy=no-user-gesture-required",
-)
+from tests.real.chromium import CHROMIUM, QUIET
 
 
 class Browser:
@@ -38,6 +25,7 @@ class Browser:
         self._process = subprocess.Popen(
             [
                 "bash", "-c", f'exec "$@" 3<&{read_end} 4>&{write_end}', "bash", CHROMIUM, *QUIET,
+                "--autoplay-policy=no-user-gesture-required",
                 "--remote-debugging-pipe", f"--user-data-dir={profile}", f"--window-size={width},{height}",
                 "about:blank",
             ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,21 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "recordings"))
 from test_report import SECONDS, TALKER, make_episode
 
 from recordings.report import render
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-QUIET = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-extensions",
-    "--mute-audio",
-]
+from tests.real.chromium import CHROMIUM, QUIET
 
 # Added to a copy of the page: writes what it finds into the document, which the browser then prints.
 PROBE = """<script>
@@ -68,6 +53,8 @@ def test_page_in_chromium(tmp_path: Path, width: int) -> None:
     command = [
         CHROMIUM,
         *QUIET,
+        "--disable-quic",
+        "--mute-audio",
         f"--user-data-dir={tmp_path / 'profile'}",
         f"--window-size={width},900",
         "--virtual-time-budget=8000",
