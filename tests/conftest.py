@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,3 +19,14 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the real recordings are not on this machine (set HEARTH_SHARED_DATA to their folder)")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def logs_end_with_their_test() -> Iterator[None]:
+    """A command that set up its logs wrote them to the stderr of its test, which is closed afterwards."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    for handler in [h for h in root.handlers if h not in before and getattr(h, "hearth", False)]:
+        root.removeHandler(handler)
+    root.setLevel(level)

@@ -174,7 +174,7 @@ endpoints: {{stream: "tcp://127.0.0.1:0", commands: "tcp://127.0.0.1:0", console
             second = wait_ready(agent)
             os.kill(second, signal.SIGSTOP)
             hung = events.wait("process_hung")
-            assert hung["pid"] == second and 2.0 < hung["silent_s"] < 10
+            assert hung["pid"] == second and hung["silent_s"] >= 2.0
             assert "no sign of life" in events.wait("process_ended", 2)["detail"]
             third = wait_ready(agent)
             assert len({first, second, third}) == 3 and gone(second)
