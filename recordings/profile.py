@@ -16,7 +16,11 @@ from dsp.errors import InputError
 Grounding = Literal["G0", "G1", "G2", "G3", "G4"]  # speech, gesture, sound, space, identity
 Query = Literal["Q1", "Q2", "Q3", "Q4"]  # state inquiry, control, scheduling, implicit intent
 Feasibility = Literal["feasible", "nonexistent_resource", "physical_limit", "temporal_contradiction"]
+Difficulty = Literal["easy", "medium", "hard"]  # by the distractors: see recordings.plan
+RoomVariable = Literal["temperature", "humidity", "illuminance", "pm10"]
 Value = bool | int | float | str | None
+Metres = tuple[float, float, float]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z", max_length=120)]
 
 
 class Assert(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -27,12 +31,54 @@ class Assert(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     value: Value
 
 
+class When(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """When something must hold, on the home's clock: `at_min` minutes after the episode began, or (with an
+    anchor) `offset_min` after, negative: before, that appliance is done."""
+
+    at_min: float | None = None
+    anchor_device: str | None = None
+    offset_min: float = 0.0
+    tolerance_s: float = 30.0
+
+
+class Step(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One step of a schedule (Q3): all asserts hold at one moment within the tolerance."""
+
+    when: When
+    asserts: tuple[Assert, ...]
+
+
+class RoomChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A room's air or light goes the wanted way, against the same home left alone (Q4)."""
+
+    room: str
+    variable: RoomVariable
+    direction: Literal["increase", "decrease"]
+
+
+class RoomValue(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What is true of a room's air or light (Q1): degrees C, percent, lux, micrograms per cubic metre."""
+
+    room: str
+    variable: RoomVariable
+    value: float
+
+
 class Goal(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """state: all asserts hold at the end (Q2-Q4); answer: the state is told (Q1); refusal: infeasible."""
+    """What would be right.
+
+    answer (Q1):     told is what `asserts` (device attributes) and `room_values` say.
+    state (Q2-Q4):   all of `asserts` hold at the end, every one of `steps` in its time (Q3), and the rooms
+                     change as `changes` say (Q4). What is empty asks nothing.
+    refusal:         the request is infeasible: nothing is changed and the cause, `reason`, is named.
+    """
 
     kind: Literal["state", "answer", "refusal"]
     asserts: tuple[Assert, ...] = ()
-    reason: str | None = None  # refusal: the cause that the agent should name
+    steps: tuple[Step, ...] = ()
+    changes: tuple[RoomChange, ...] = ()
+    room_values: tuple[RoomValue, ...] = ()
+    reason: str | None = None
 
 
 class DeviceState(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -42,8 +88,27 @@ class DeviceState(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     type: str
     name: str
     room: str
-    position_m: tuple[float, float, float] | None = None
+    position_m: Metres | None = None
     attributes: dict[str, Value] = {}
+
+
+class RoomState(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Air and light of a room; None: not known."""
+
+    temperature_c: float | None = None
+    humidity_percent: float | None = None
+    illuminance_lux: float | None = None
+    pm10_ug_m3: float | None = None
+
+
+class Member(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A household profile: who lives here and what is theirs. Faces and voices are never in here."""
+
+    id: str
+    name: str
+    room: str | None = None  # what "my room" means
+    devices: tuple[str, ...] = ()  # ids of devices that are this person's own
+    note: str | None = None
 
 
 class HomeState(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -51,7 +116,28 @@ class HomeState(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
     devices: tuple[DeviceState, ...] = ()
     rooms: tuple[str, ...] = ()
-    people: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()  # ids of those who are there
+    household: tuple[Member, ...] = ()
+    room_states: dict[str, RoomState] = {}
+    clock: str | None = None  # the home's own time when the episode begins, YYYY-MM-DD HH:MM:SS
+
+
+class Placed(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Where somebody stands. Room frame: metres; degrees from +x towards +y."""
+
+    person: str
+    mouth_m: Metres
+    facing_deg: float
+    speaks: bool = False
+    pointing_at: str | None = None  # id of a device
+
+
+class Staging(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """How the scene is set: who stands where, and which devices are heard."""
+
+    room: str
+    people: tuple[Placed, ...] = ()
+    sounding: tuple[str, ...] = ()  # ids of devices
 
 
 class Consent(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -66,18 +152,22 @@ class Profile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     """The whole of episode.yaml. What is not known is None, never a guess."""
 
     hearth_episode: Literal[1] = 1
-    id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
-    session: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
+    id: Name
+    session: Name
     created_utc: str  # ISO 8601 with Z
     origin: Literal["recorded", "virtual", "imported"]
     grounding: Grounding | None = None
     query: Query | None = None
     feasibility: Feasibility | None = None
+    difficulty: Difficulty | None = None
     request: str | None = None  # what was said
     speaker: str | None = None
     target_device: str | None = None  # None with feasibility nonexistent_resource: there is no target
     goal: Goal | None = None
     home: HomeState | None = None
+    staging: Staging | None = None
+    plan_item: Name | None = None  # id of the item of the shooting plan that this is a take of
+    take: Annotated[int, Meta(ge=1)] | None = None  # its number among the takes of that item
     consent: Consent = msgspec.field(default_factory=Consent)
     rig: dict[str, Any] = {}  # snapshot of rig.yaml (capture.rig.rig_to_dict)
     source: dict[str, Any] = {}  # what was captured or imported: device, format before conversion, tags
