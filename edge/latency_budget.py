@@ -2,13 +2,14 @@
 
 A direction that a subscriber has is as old as: what the device and the source hold back (`capture`), the wait
 behind earlier blocks and the work on this one (`levels`, `resample`, `doa`, `publish`), and the way through
-the sockets (`receive`, which only the subscriber can measure: `age_ms` of its messages less
-`captured_to_published`). The window of 100 ms that a direction covers comes on top, by definition.
+the sockets (`receive`: every client of edge.stream measures it and tells the rig with its heartbeat; the rig
+publishes the slowest client's). The window of 100 ms that a direction covers comes on top, by definition.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,17 @@ class StageTimes:
         """By stage: how many passages there were since the start, and how many beyond the limit."""
         with self._lock:
             return {stage: (count, over) for stage, (count, over) in self._over.items()}
+
+    @staticmethod
+    def receive(clients: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """The stage `receive`, as `take` gives the others: of the slowest of these clients of `health`."""
+        told = [(client["receive"], client["name"]) for client in clients if client["receive"]]
+        if not told:
+            return {}
+        times, name = max(told, key=lambda pair: pair[0]["p99_ms"])
+        limit = LIMIT_MS["receive"]
+        kept = times["p99_ms"] <= limit
+        return {"receive": {**times, "limit_ms": limit, "kept": kept, "client": name}}
 
     def take(self) -> dict[str, dict[str, Any]]:
         """By stage: p50_ms, p99_ms and count since the last call, limit_ms, and whether it was kept."""

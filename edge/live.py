@@ -409,10 +409,10 @@ class LiveService:
         meter = ProcessMeter()  # a new one each second: health tells the last second's
         while not self._stopping.wait(HEALTH_S):
             data = {**self.stats(), **meter.read(), **self._clock(), **self._machine()}
-            data["stages"] = self._times.take()
+            data["clients"] = self.commands.clients.to_list()
+            data["stages"] = {**self._times.take(), **self._times.receive(data["clients"])}
             meter = ProcessMeter()
             data.pop("sent")
-            data["clients"] = self.commands.clients.to_list()
             data["security"] = self.access.to_dict()
             self.health = data
             self._look_after_workers()

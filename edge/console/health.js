@@ -4,6 +4,7 @@
 const WORDS = {
   levels: "levels", resample: "48 → 24 kHz", capture: "microphone → chain", doa: "direction and tracks", publish: "onto the sockets",
   captured_to_published: "end of a block → on the stream", jpeg: "picture to JPEG", picture_to_published: "picture taken → on the stream",
+  receive: "on the stream → in the slowest client",
 };
 
 export class Health {

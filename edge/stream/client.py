@@ -35,6 +35,7 @@ from edge.stream.messages import (
     unpack,
 )
 from edge.stream.publisher import EVERY_HWM, LATEST_HWM, LATEST_SOCKET_BUFFER
+from edge.stream.receive_times import ReceiveTimes
 from edge.stream.received import Message, StreamEnded, StreamLost, StreamTimeout
 from edge.stream.rig_clock import RigClock
 
@@ -111,8 +112,9 @@ class Client:
         self.stream_address = stream_address
         self.rejected: dict[str, int] = dict.fromkeys(REJECTIONS, 0)
         self._on_ready = on_ready
+        self._receive_times = ReceiveTimes()
         self._commands = CommandClient(commands_address, self._keys) if commands_address else None
-        self._clock = RigClock(commands_address, name, self._keys) if commands_address else None
+        self._clock = RigClock(commands_address, name, self._keys, self._report) if commands_address else None
         self._counts = {name: StreamCount() for name in wanted}
         self._latest_streams = tuple(n for n in wanted if MESSAGES[n].delivery == "latest")
         self._main_streams = tuple(n for n in wanted if MESSAGES[n].delivery != "latest")
@@ -333,7 +335,10 @@ class Client:
                     hello = msgspec.convert(header.data, _HelloData)
                     self._greeted(link, header, hello, parts[0], received_ns)
                 elif header.stream in link.streams:
-                    self._deliver(Message(header, payload, received_ns, False, *self._offset(received_ns)))
+                    message = Message(header, payload, received_ns, False, *self._offset(received_ns))
+                    if header.sent_ns and message.clock_uncertainty_ns is not None and link is self._main:
+                        self._receive_times.add(header.sent_ns, received_ns, message.clock_offset_ns)
+                    self._deliver(message)
             except MessageError as error:
                 self.rejected[error.reason] += 1
             except (msgspec.ValidationError, InputError):  # what a hello or beat says makes no sense
@@ -354,6 +359,11 @@ class Client:
                 self._queue.append(message)
                 self._limit()
         self._notify()
+
+    def _report(self) -> dict[str, Any]:
+        """What the heartbeat tells the rig: how long its messages were on their way."""
+        times = self._receive_times.take()
+        return {} if times is None else {"receive": times}
 
     def _offset(self, local_ns: int) -> tuple[int, int | None]:
         """The rig's clock less ours, and how far that may be wrong."""

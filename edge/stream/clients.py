@@ -10,6 +10,7 @@ from typing import Any
 
 from capture.blocks import monotonic_ns
 from dsp.errors import InputError
+from edge.stream.receive_times import checked_times
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class _Entry:
     since_ns: int
     heard_ns: int
     lost: bool = False
+    receive: dict[str, float] | None = None
 
 
 class Clients:
@@ -46,8 +48,14 @@ class Clients:
         """Call `listener(kind, fields)` when a client is lost or returns, in the thread that found out."""
         self._listeners.append(listener)
 
-    def beat(self, client: str, name: str = "", leaving: bool = False) -> dict[str, Any]:
-        """The answer to `client.beat`. Raises InputError for what is no id or name, or too many clients."""
+    def beat(
+        self, client: str, name: str = "", leaving: bool = False, receive: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The answer to `client.beat`. receive: `ReceiveTimes.take` of the client, when it has any.
+
+        Raises InputError for what is no id, name or times, or too many clients.
+        """
+        times = None if receive is None else checked_times(receive)
         for key, text, least in (("client", client, 1), ("name", name, 0)):
             if not isinstance(text, str) or not least <= len(text) <= _MAX_NAME:
                 wanted = f"a text of {least} to {_MAX_NAME} characters"
@@ -61,11 +69,11 @@ class Clients:
             elif entry is None:
                 if len(self._entries) >= MAX_CLIENTS:
                     raise InputError(f"client.beat: {MAX_CLIENTS} clients are known already")
-                self._entries[client] = _Entry(name, now, now)
+                self._entries[client] = _Entry(name, now, now, receive=times)
             else:
                 if entry.lost:
                     told = _fields(client, entry, now)
-                entry.name, entry.heard_ns, entry.lost = name, now, False
+                entry.name, entry.heard_ns, entry.lost, entry.receive = name, now, False, times
         if told is not None:
             self._tell("client_returned", told)
         return {"timeout_s": CLIENT_SILENT_S}
@@ -87,7 +95,8 @@ class Clients:
             self._tell("client_lost", fields)
 
     def to_list(self) -> list[dict[str, Any]]:
-        """For `health`: client, name, alive, silent_s, connected_s, longest connected first."""
+        """For `health`: client, name, alive, silent_s, connected_s, receive (p50_ms, p99_ms, count of the
+        last second; None when it told none), longest connected first."""
         now = monotonic_ns()
         with self._lock:
             return [
@@ -95,6 +104,7 @@ class Clients:
                     **_fields(client, entry, now),
                     "alive": not entry.lost,
                     "connected_s": round((now - entry.since_ns) / 1e9, 1),
+                    "receive": None if entry.lost else entry.receive,
                 }
                 for client, entry in self._entries.items()
             ]

@@ -93,7 +93,7 @@ _COMMANDS = (
     CommandSpec("ops", "", "server", "`ops`: the names of all commands"),
     CommandSpec("time.ping", "`t0_ns`", "server",
                 "`t0_ns` as it came, `t1_ns`, `t2_ns`: when it arrived and was answered; `clock`"),
-    CommandSpec("client.beat", "`client`, `name`, `leaving` (optional)", "server",
+    CommandSpec("client.beat", "`client`, `name`, `leaving`, `receive` (optional)", "server",
                 "`timeout_s`: a client that sends none for this long counts as lost"),
     CommandSpec("live.stats", "", "live", "counts of the running service"),
     CommandSpec("live.mute", "`muted`", "live", "the new `state`"),
@@ -142,6 +142,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     shape, dtype, encoding: how to read the payload. "raw": C-ordered little-endian array; "jpeg": a picture
                  of this shape; "none": no payload, everything is in `data`.
     units:       of the payload or of the values in `data`.
+    sent_ns:     the publisher's clock when it handed the message to the socket; 0: not told.
     data:        values of messages without payload, and remarks on those with one.
     """
 
@@ -155,6 +156,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     dtype: DTypeName = ""
     units: Annotated[str, Meta(max_length=64)] = ""
     encoding: Encoding = "none"
+    sent_ns: Count = 0
     data: dict[str, Any] = {}
 
 

@@ -149,6 +149,7 @@ class Publisher:
                 dtype=dtype,
                 units=spec.units if units is None else units,
                 encoding=encoding,
+                sent_ns=monotonic_ns(),
                 data=data or {},
             )
             parts = pack(header, body)

@@ -8,7 +8,9 @@ import socket as sockets
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import zmq
@@ -48,12 +50,20 @@ class RigClock:
     commands_address: of a CommandServer.
     name:             how the rig calls this client in `health`.
     keys:             as for `edge.stream.Client`.
+    report:           asked before each heartbeat for what else it carries: arguments of `client.beat`.
 
     The same thread sends the client's heartbeat once a second. All times are CLOCK_MONOTONIC in ns, the rig's
     or this host's. On the rig's own host both are the same clock, and the offset is exactly 0.
     """
 
-    def __init__(self, commands_address: str, name: str | None = None, keys: Keys = None) -> None:
+    def __init__(
+        self,
+        commands_address: str,
+        name: str | None = None,
+        keys: Keys = None,
+        report: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        self._report = report
         self.address = commands_address
         self._keys = keys_for(keys, commands_address)
         self.client_id = secrets.token_hex(8)
@@ -128,7 +138,9 @@ class RigClock:
             now = time.monotonic()
             if now >= next_beat:
                 next_beat = now + BEAT_S
-                self._send(socket, b"", "client.beat", client=self.client_id, name=self.name)
+                self._send(
+                    socket, b"", "client.beat", client=self.client_id, name=self.name, **self._report()
+                )
             if now >= next_ping:
                 number += 1
                 if not self.answering and not self._pending:

@@ -131,6 +131,10 @@ def test_everything_reaches_a_subscriber(rig: Rig, files: tuple[Path, np.ndarray
         health[0]
     )
     assert health[-1]["stages"]["captured_to_published"]["count"] > 50
+    way = health[-1]["stages"]["receive"]  # as this very client told it
+    assert way["client"] == client.clock.name and way["count"] > 50 and 0 < way["p50_ms"] <= way["p99_ms"]
+    ages = [(m.received_ns - m.header.sent_ns) / 1e6 for m in got["doa"]]
+    assert min(ages) > 0 and way["p50_ms"] < 10 * np.percentile(ages, 99) + 1
 
     kinds = [m.data["kind"] for m in got["event"]]
     assert kinds.count("command") == 2 and kinds.count("ended") == 2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dsp.errors import InputError
+from edge.latency_budget import StageTimes
 from edge.stream import Client, CommandClient, CommandServer, Publisher
 from edge.stream import clients as module
 from edge.stream.clients import MAX_CLIENTS, Clients
@@ -75,8 +76,32 @@ def test_a_listener_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) ->
     assert clients.to_list() == []  # forgotten in the end
 
 
+def test_the_slowest_client_is_the_stage_receive() -> None:
+    clients = Clients()
+    clients.beat("a", "near", receive={"p50_ms": 0.5, "p99_ms": 2.0, "count": 250})
+    clients.beat("b", "far", receive={"p50_ms": 9.0, "p99_ms": 41.0, "count": 240})
+    clients.beat("c", "tells none")
+    (stage,) = StageTimes.receive(clients.to_list()).values()
+    assert stage["client"] == "far" and stage["p99_ms"] == 41.0 and not stage["kept"]
+    clients.beat("b", "far", leaving=True)
+    assert StageTimes.receive(clients.to_list())["receive"]["client"] == "near"
+    clients._entries["a"].heard_ns -= 4_000_000_000
+    clients.expire()
+    assert StageTimes.receive(clients.to_list()) == {}  # nobody knows how it is with a client that is lost
+
+
 @pytest.mark.parametrize(
-    "args", [{"client": ""}, {"client": 7}, {"client": "x" * 65}, {"client": "a", "name": ["x"]}]
+    "args",
+    [
+        {"client": ""},
+        {"client": 7},
+        {"client": "x" * 65},
+        {"client": "a", "name": ["x"]},
+        {"client": "a", "receive": 5},
+        {"client": "a", "receive": {"p50_ms": 1.0}},
+        {"client": "a", "receive": {"p50_ms": 1.0, "p99_ms": float("nan"), "count": 3}},
+        {"client": "a", "receive": {"p50_ms": 1.0, "p99_ms": "9", "count": 3}},
+    ],
 )
 def test_rubbish_is_refused(args: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"client\.beat"):
