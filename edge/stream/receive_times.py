@@ -21,7 +21,7 @@ class ReceiveTimes:
         self._spent_ms: list[float] = []
 
     def add(self, sent_ns: int, received_ns: int, offset_ns: int) -> None:
-        """One message: sent on the rig's clock, received on this host's; offset: the rig's less this one's."""
+        """One message: sent on the rig's clock, received on this host's; offset: the rig's minus this."""
         with self._lock:
             if len(self._spent_ms) < _KEPT:
                 self._spent_ms.append((received_ns + offset_ns - sent_ns) / 1e6)
