@@ -46,7 +46,7 @@ def options(
 for package in (capture.commands, recordings.commands, calibration.commands, edge.commands):
     package.register(app)
 # `hearth --help` reads like a table of contents: in the order in which one needs the commands.
-PANELS = ("Start here", "Record", "Live", "Look at recordings", "Set up")
+PANELS = ("Start here", "Record", "Live", "Look at recordings", "Release", "Set up")
 app.registered_commands.sort(key=lambda command: PANELS.index(str(command.rich_help_panel)))
 
 
