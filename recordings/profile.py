@@ -33,7 +33,8 @@ class Assert(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
 class When(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """When something must hold, on the home's clock: `at_min` minutes after the episode began, or (with an
-    anchor) `offset_min` after, negative: before, that appliance is done."""
+    anchor) `offset_min` after, negative: before, that appliance is done. Both only in a refusal: the request
+    named both, and they contradict each other; `offset_min` without an anchor is then from now."""
 
     at_min: float | None = None
     anchor_device: str | None = None
@@ -70,7 +71,10 @@ class Goal(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     answer (Q1):     told is what `asserts` (device attributes) and `room_values` say.
     state (Q2-Q4):   all of `asserts` hold at the end, every one of `steps` in its time (Q3), and the rooms
                      change as `changes` say (Q4). What is empty asks nothing.
-    refusal:         the request is infeasible: nothing is changed and the cause, `reason`, is named.
+    refusal:         the request is infeasible: nothing is changed and the cause, `reason`, is named. Then
+                     `asserts`, `steps` and `changes` say what was asked for, so that it can be checked that
+                     it is impossible: a device that the home lacks, a value beyond the range (None: a value
+                     was asked for that the device does not have), times that contradict each other.
     """
 
     kind: Literal["state", "answer", "refusal"]

@@ -21,20 +21,9 @@ from recordings.episode import (
 )
 from recordings.manifest import files_of, read_manifest
 from recordings.marker import MARKER, is_episode, state_of
+from recordings.problem import Problem as Problem
 from recordings.storage import sha256_file
 from recordings.terminal import counted
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong. code: stable short name; path: file inside the episode, or ""."""
-
-    code: str
-    message: str
-    path: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
 
 
 @dataclass(frozen=True)
