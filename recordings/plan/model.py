@@ -56,6 +56,7 @@ class PlanItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     do: tuple[str, ...] = ()  # what the speaker and the others do, a line each
     written_by: str = "template"  # template, or the name of the model that wrote the request
     note: str = ""
+    skip: bool = False  # not to be recorded
 
 
 class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
