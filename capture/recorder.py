@@ -128,6 +128,11 @@ class Recorder:
             self._run("record meter", self._meter, self._audio.subscribe("meter", maxsize=200))
 
     @property
+    def started(self) -> bool:
+        """Whether `start` made the episode."""
+        return self._writer is not None
+
+    @property
     def path(self) -> Path:
         """The episode's folder."""
         return Path(self._writer.path)

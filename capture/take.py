@@ -17,7 +17,7 @@ from capture.recording import Meter, Recording
 from capture.rig import Rig, rig_to_dict
 from capture.stop_signals import StopSignals
 from dsp.errors import InputError
-from recordings.profile import Consent, Profile, check_fields
+from recordings.profile import Consent, HomeState, Profile, check_fields
 from recordings.writer import new_episode_id
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Pro
 
     fields: any of Profile's, None for what is not known. In the virtual room what they leave open comes from
     the scene. Raises InputError for a value that the profile does not allow, and for a target device that
-    is none of the rig's, when the rig lists devices.
+    is none of the rig's (nor of `home`), when the rig lists devices.
     """
     check_take(rig, {"session": session, **fields})
     given = {key: value for key, value in fields.items() if value is not None}
@@ -63,10 +63,69 @@ def check_take(rig: Rig, fields: dict[str, Any]) -> None:
     """Raise InputError for what `new_profile` would refuse; needs no device, so it can be asked first."""
     given = {key: value for key, value in fields.items() if value is not None}
     ids = [device.id for device in rig.room.devices]
-    target = given.get("target_device")
-    if ids and target is not None and target not in ids:
+    home, target = given.get("home"), given.get("target_device")
+    elsewhere = [device.id for device in home.devices] if isinstance(home, HomeState) else []  # other rooms
+    if ids and target is not None and target not in (*ids, *elsewhere):
         raise InputError(f"target device {target!r} is not in the rig; its devices are {', '.join(ids)}")
     check_fields(given)
+
+
+class Take:
+    """One take of an opened rig whose sources run for it alone: `run` to the end of its sound, then
+    `recorder.stop()` finishes the episode; that may be done elsewhere while the next take is prepared."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        opened: OpenedRig,
+        profile: Profile,
+        *,
+        seconds: float | None = None,
+        root: str | Path | None = None,
+        on_meter: Callable[[Meter], None] | None = None,
+    ) -> None:
+        """seconds, root, on_meter: as of `record`."""
+        self.rig, self.opened = rig, opened
+        self._fast = "fast" in (rig.microphone.pace, rig.camera.pace)
+        self._audio = Fanout(hold_at=500 if self._fast else None)
+        camera = opened.camera is not None
+        self._video = Fanout(hold_at=50 if self._fast else None) if camera else None
+        self._further = {name: Fanout(hold_at=50 if self._fast else None) for name in opened.further}
+        self.recorder = Recorder(
+            rig,
+            opened,
+            profile,
+            self._audio,
+            self._video,
+            further=self._further,
+            root=root,
+            on_meter=on_meter,
+            max_seconds=seconds,
+        )
+
+    def run(self, on_start: Callable[[Recorder], None] | None = None) -> Recorder:
+        """Start the recorder (unless that was done) and the sources, wait until the take ends, stop the
+        sources. Raises what `Recorder.start` and `OpenedRig.start` raise."""
+        recorder, opened = self.recorder, self.opened
+        if not recorder.started:
+            recorder.start()
+        try:
+            sinks = {name: fanout.sink for name, fanout in self._further.items()}
+            opened.start(self._audio.sink, self._video.sink if self._video is not None else None, sinks)
+            if on_start is not None:
+                on_start(recorder)
+            while not recorder.done.wait(0.1):
+                pass
+            if self._fast and self.rig.microphone.source in ("file", "virtual"):
+                self._audio.release()
+                opened.microphone.stop()  # its sound is complete; it need not play on while pictures come
+                recorder.wait_for_pictures()
+        finally:
+            for fanout in (self._audio, self._video, *self._further.values()):
+                if fanout is not None:
+                    fanout.release()
+            opened.stop()
+        return recorder
 
 
 def record(
@@ -87,40 +146,12 @@ def record(
     (handle_sigint, main thread only): the first finishes the episode properly, a second aborts with
     KeyboardInterrupt and leaves an interrupted, repairable episode.
     """
-    fast = "fast" in (rig.microphone.pace, rig.camera.pace)
-    audio = Fanout(hold_at=500 if fast else None)
-    video = Fanout(hold_at=50 if fast else None) if opened.camera is not None else None
-    further = {name: Fanout(hold_at=50 if fast else None) for name in opened.further}
-    recorder = Recorder(
-        rig,
-        opened,
-        profile,
-        audio,
-        video,
-        further=further,
-        root=root,
-        on_meter=on_meter,
-        max_seconds=seconds,
-    )
+    take = Take(rig, opened, profile, seconds=seconds, root=root, on_meter=on_meter)
+    recorder = take.recorder
     recorder.start()
     signals = StopSignals(lambda: recorder.finish_because("interrupt"))
     with signals if handle_sigint else nullcontext():
-        try:
-            sinks = {name: fanout.sink for name, fanout in further.items()}
-            opened.start(audio.sink, video.sink if video is not None else None, sinks)
-            if on_start is not None:
-                on_start(recorder)
-            while not recorder.done.wait(0.1):
-                pass
-            if fast and rig.microphone.source in ("file", "virtual"):
-                audio.release()
-                opened.microphone.stop()  # its sound is complete; it need not play on while pictures come
-                recorder.wait_for_pictures()
-        finally:
-            for fanout in (audio, video, *further.values()):
-                if fanout is not None:
-                    fanout.release()
-            opened.stop()
+        take.run(on_start)
         if on_finishing is not None:
             on_finishing()
         return recorder.stop()
