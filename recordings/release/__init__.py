@@ -1,0 +1,1 @@
+"""Releases: which episodes may go out, their splits, their media, and the formats they are written in."""

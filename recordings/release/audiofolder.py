@@ -1,0 +1,117 @@
+"""Releases that the Hugging Face `datasets` library loads as AudioFolder, the pictures as a further column.
+
+    data/<split>/<id>.wav           24 kHz, 4 channels: W, Y, Z, X; SN3D
+    data/<split>/<id>.mp4           pictures of the main camera
+    data/<split>/metadata.jsonl     one line per episode: file_name, video_file_name, id, request ...
+    sidecar/<id>.json               the whole profile, geometry, and the true times
+
+`file_name` is what AudioFolder goes by. Nested values would be guessed at by Arrow, so the metadata holds
+plain columns, always the same ones; the rest is in the sidecar, and as JSON text in `profile_json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from recordings.episode import RELEASE, RELEASE_RATE_HZ, TIMELINE, video_name
+from recordings.release.item import ReleaseItem
+from recordings.release.options import ExportReport, Holds, ReleaseOptions
+from recordings.release.tables import write_json, write_jsonl
+
+_HF_SPLITS = {"train": "train", "val": "validation", "test": "test", "all": "train"}
+
+
+def export(
+    items: Sequence[ReleaseItem], out: Path, options: ReleaseOptions, advance: Callable[[float], None]
+) -> ExportReport:
+    """See recordings.release.options.Exporter."""
+    report = ExportReport()
+    tables: dict[str, list[dict[str, Any]]] = {}
+    pictures = any("" in item.cameras for item in items)
+    for item in items:
+        folder = f"data/{_HF_SPLITS[item.split]}"
+        sound = item.write_sound(out / folder / f"{item.id}.wav")
+        report.holds.append(Holds(f"{folder}/{item.id}.wav", item.id, of=(RELEASE,), sha256=sound.sha256))
+        if sound.clipped:
+            report.clipped[item.id] = sound.clipped
+        video = None
+        if "" in item.cameras:
+            made = item.write_video(out / folder / f"{item.id}.mp4")
+            video = f"{item.id}.mp4"
+            report.holds.append(Holds(f"{folder}/{video}", item.id, of=(video_name(),), sha256=made.sha256))
+        told = item.description()
+        write_json(out / "sidecar" / f"{item.id}.json", told)
+        report.holds.append(Holds(f"sidecar/{item.id}.json", item.id, of=("episode.yaml", TIMELINE)))
+        row = _row(item, told, sound.frames)
+        if pictures:
+            row["video_file_name"] = video
+        tables.setdefault(folder, []).append(row)
+        advance(1)
+    for folder, rows in tables.items():
+        write_jsonl(out / folder / "metadata.jsonl", rows)
+        report.holds += [Holds(f"{folder}/metadata.jsonl", row["id"], of=("episode.yaml",)) for row in rows]
+    report.facts = {"video_column": pictures}
+    return report
+
+
+def _row(item: ReleaseItem, told: dict[str, Any], frames: int) -> dict[str, Any]:
+    profile = told["profile"]
+    clocks = told["clocks"]
+    times = clocks["frame_times_ns"].get("main", [])
+    keys = (
+        "grounding",
+        "query",
+        "feasibility",
+        "difficulty",
+        "request",
+        "speaker",
+        "target_device",
+        "origin",
+    )
+    return {
+        "file_name": f"{item.id}.wav",
+        "id": item.id,
+        "session": told["session"],
+        "room": item.room,
+        **{key: profile[key] for key in keys},
+        "sampling_rate": RELEASE_RATE_HZ,
+        "channel_order": "W,Y,Z,X (AmbiX, SN3D)",
+        "frames": frames,
+        "sound_start_ns": clocks["sound"][0]["t_ns"],
+        "video_start_ns": times[0] if times else None,
+        "frame_times_ns": times,
+        "profile_json": json.dumps(profile, ensure_ascii=False),
+    }
+
+
+def front_matter(items: Sequence[ReleaseItem], options: ReleaseOptions) -> str:
+    """The head of the dataset card: where the library finds each split."""
+    splits = sorted({_HF_SPLITS[item.split] for item in items}, key=["train", "validation", "test"].index)
+    files = [{"split": split, "path": f"data/{split}/*"} for split in splits]
+    head: dict[str, Any] = {
+        "pretty_name": options.name,
+        "license": options.licence.lower() or "unknown",
+        "configs": [{"config_name": "default", "data_files": files, "drop_labels": True}],
+    }
+    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n"
+
+
+def readme(items: Sequence[ReleaseItem], report: ExportReport) -> str:
+    """The format's part of README.md."""
+    return (
+        "Load it with the Hugging Face `datasets` library:\n\n"
+        "```python\n"
+        "from datasets import Audio, load_dataset\n\n"
+        'data = load_dataset("audiofolder", data_dir="data", drop_labels=True)\n'
+        'data = data.cast_column("audio", Audio(sampling_rate=24000, mono=False))  # datasets before 4\n'
+        "```\n\n"
+        "All four channels (W, Y, Z, X) are in each file. `datasets` before version 4 mixes them down to\n"
+        "one unless `Audio(mono=False)` is given; from version 4 on it takes no `mono` and keeps them.\n"
+        "`sidecar/` has each episode's whole profile, geometry and true times; `frame_times_ns` are those\n"
+        "of the pictures, `sound_start_ns` that of the first frame of sound, on one clock.\n"
+    )

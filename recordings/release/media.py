@@ -1,0 +1,214 @@
+"""Sound and pictures of an episode as a release has them.
+
+Each finished file is noted in a journal of the unfinished release, so that a run that was cut off goes on
+where it was. What is written is the same in every run: no date, no random number, no name of a library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from dsp.errors import InputError
+from recordings.episode import RELEASE, RELEASE_RATE_HZ, video_name
+from recordings.release.options import ReleaseOptions
+from recordings.storage import sha256_file, storage_errors
+
+if TYPE_CHECKING:
+    from recordings.release.item import ReleaseItem
+
+JOURNAL = ".done.jsonl"
+_FULL = 1 << 23
+Made = TypeVar("Made", "SoundFile", "VideoFile")
+
+
+@dataclass(frozen=True)
+class SoundFile:
+    """A released sound. sample_type: pcm24 or float. clipped: samples that were beyond full scale and are at
+    it now; float keeps them. voice_safe: voices were changed, see recordings.privacy."""
+
+    path: Path
+    frames: int
+    sample_type: str
+    clipped: int
+    voice_safe: bool
+    sha256: str
+    rate_hz: int = RELEASE_RATE_HZ
+    channels: int = 4
+
+
+@dataclass(frozen=True)
+class VideoFile:
+    """Released pictures. copied: as they were coded, not encoded anew. blurred: faces were."""
+
+    path: Path
+    codec: str
+    width_px: int
+    height_px: int
+    frames: int
+    copied: bool
+    blurred: bool
+    sha256: str
+
+
+class Media:
+    """Writes the media of one release.
+
+    root: the unfinished release. Files below it that an earlier run finished, by its journal and their
+    content, are taken as they are.
+    """
+
+    def __init__(self, root: Path, options: ReleaseOptions) -> None:
+        self.root, self.options = root, options
+        self._done: dict[str, dict[str, Any]] = {}
+        with suppress(FileNotFoundError), open(root / JOURNAL, encoding="utf-8") as file:
+            for row in file:
+                with suppress(ValueError, KeyError, TypeError):  # the last line of a killed run may be torn
+                    line = json.loads(row)
+                    self._done[line["name"]] = line
+
+    def finished(self) -> set[str]:
+        """Names below the root that the journal has as finished."""
+        return set(self._done)
+
+    def write_sound(self, item: ReleaseItem, target: Path) -> SoundFile:
+        """See ReleaseItem.write_sound."""
+        return self._once(item, target, SoundFile, lambda: self._sound(item, target))
+
+    def write_video(self, item: ReleaseItem, target: Path, camera: str) -> VideoFile:
+        """See ReleaseItem.write_video."""
+        if camera not in item.cameras:
+            known = ", ".join(repr(name) for name in item.cameras) or "none"
+            raise InputError(f"{item.path}: no pictures of camera {camera!r} go out; there are {known}")
+        return self._once(item, target, VideoFile, lambda: self._video(item, target, camera))
+
+    def _once(self, item: ReleaseItem, target: Path, kind: type[Made], write: Callable[[], Made]) -> Made:
+        inside = target.is_relative_to(self.root)
+        name = target.relative_to(self.root).as_posix() if inside else ""
+        line = self._done.get(name)
+        if line is not None and line["item"] == item.id and target.is_file():
+            with storage_errors(target, "read"):
+                if sha256_file(target) == line["made"]["sha256"]:
+                    return kind(**{**line["made"], "path": target})
+        with storage_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            made = write()
+            if inside:
+                note = {"name": name, "item": item.id, "made": {**asdict(made), "path": name}}
+                _append(self.root / JOURNAL, json.dumps(note, sort_keys=True).encode() + b"\n")
+        return made
+
+    def _sound(self, item: ReleaseItem, target: Path) -> SoundFile:
+        source = item.path / RELEASE
+        changed = target.with_name(f".{target.name}.voice.wav")
+        if self.options.voice_safe:
+            from recordings.privacy.voice import voice_safe_copy
+
+            with suppress(FileNotFoundError):
+                changed.unlink()
+            voice_safe_copy(source, changed)
+        try:
+            made = write_wav(
+                changed if self.options.voice_safe else source,
+                target,
+                self.options.sound,
+                item.id,
+                _date(item.episode.profile.created_utc),
+            )
+        finally:
+            with suppress(FileNotFoundError):
+                changed.unlink()
+        return replace(made, voice_safe=self.options.voice_safe)
+
+    def _video(self, item: ReleaseItem, target: Path, camera: str) -> VideoFile:
+        from recordings.release.video import copy_video
+
+        source = item.path / video_name(camera)
+        changed = target.with_name(f".{target.name}.blur.mkv")
+        if self.options.blur:
+            from recordings.privacy.blur import blurred_copy
+
+            with suppress(FileNotFoundError):
+                changed.unlink()
+            blurred_copy(source, changed, faces_expected=len(item.persons))
+        try:
+            made = copy_video(
+                changed if self.options.blur else source, target, item.frame_times_ns(camera).tolist()
+            )
+        finally:
+            with suppress(FileNotFoundError):
+                changed.unlink()
+        return replace(made, blurred=self.options.blur, copied=made.copied and not self.options.blur)
+
+
+def _append(path: Path, data: bytes) -> None:
+    with open(path, "ab") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _date(created_utc: str) -> datetime:
+    """The time of an episode, for the WAV's tags: never that of the export, which differs from run to run."""
+    try:
+        found = datetime.fromisoformat(created_utc.replace("Z", "+00:00"))
+    except ValueError:
+        return datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+def write_wav(source: Path, target: Path, sample_type: str, note: str, date: datetime) -> SoundFile:
+    """Write 24 kHz AmbiX sound as 24-bit integers, rounded to the nearest step, or as float, unchanged.
+
+    Raises InputError for sound that is not of this form, and for samples that are no numbers, which integers
+    cannot hold; StorageError.
+    """
+    from recordings.audio_file import open_audio
+    from recordings.wav_write import WavWriter
+
+    sound = open_audio(source)
+    if (sound.rate, sound.channels, sound.format) != (RELEASE_RATE_HZ, 4, "ambix"):
+        raise InputError(
+            f"{source}: {sound.channels} channels at {sound.rate} Hz of format {sound.format}; a release"
+            f" takes 4 at {RELEASE_RATE_HZ} Hz of ambix"
+        )
+    as_float = sample_type == "float"
+    writer = WavWriter(
+        target,
+        RELEASE_RATE_HZ,
+        4,
+        bits=24,
+        sample_type="float" if as_float else "pcm",
+        format_name="ambix",
+        started=date,
+        note=note,
+    )
+    clipped = 0
+    try:
+        for block in sound.blocks():
+            if as_float:
+                writer.write(block)
+                continue
+            steps = np.rint(block.astype(np.float64) * _FULL)
+            if not np.isfinite(steps).all():
+                raise InputError(
+                    f"{source}: holds samples that are no numbers (NaN or infinite), which 24-bit integers"
+                    " cannot hold; `--sound float` keeps them, or leave the episode out"
+                )
+            # +1.0 becomes the largest step, as everywhere; more is a loss.
+            clipped += int(np.count_nonzero(np.abs(steps) > _FULL))
+            whole = np.clip(steps, -_FULL, _FULL - 1).astype(np.int32)
+            writer.write(whole << 8)
+        frames = writer.frames
+    finally:
+        writer.close()
+    return SoundFile(target, frames, sample_type, clipped, False, sha256_file(target))
