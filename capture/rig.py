@@ -175,7 +175,8 @@ class Virtual(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     """The virtual room's settings; used when a source is `virtual`."""
 
     seed: Annotated[int, Meta(ge=0)] = 0
-    scene: Literal["request", "talk"] = "request"  # one request about a device | somebody keeps talking
+    # One request about a device | somebody keeps talking | an item of a shooting plan (only with one).
+    scene: Literal["request", "talk", "staged"] = "request"
     rt60_s: Annotated[float, Meta(ge=0, le=3)] = 0.3
     snr_db: Annotated[float, Meta(ge=-20, le=100)] = 30.0  # talker against sensor noise
     drift_ppm: Annotated[float, Meta(ge=-1000, le=1000)] = 0.0  # of the virtual microphone's clock
@@ -238,6 +239,11 @@ def parse_rig(text: str, where: str = "rig.yaml") -> Rig:
         raise InputError(f"{where}: expected `key: value` lines at the top, found {type(data).__name__}")
     if "hearth_rig" not in data:
         raise InputError(f"{where}: the line `hearth_rig: 1` (the version of the file's form) is missing")
+    return rig_from_dict(data, where)
+
+
+def rig_from_dict(data: dict[str, Any], where: str) -> Rig:
+    """Check the values of a rig file as plain dicts and lists; see `load_rig`. where: begins the messages."""
     _refuse_not_finite(data, where)
     try:
         rig = msgspec.convert(data, Rig)

@@ -12,6 +12,7 @@ from recordings.calibrated import Calibrations, read_results
 
 if TYPE_CHECKING:
     from capture.virtual import VirtualScene
+    from capture.virtual.staged import StagedRequest
 
 
 @dataclass
@@ -84,8 +85,9 @@ class OpenedRig:
         self.close()
 
 
-def open_rig(rig: Rig) -> OpenedRig:
-    """Open the devices of a rig.
+def open_rig(rig: Rig, staged: StagedRequest | None = None) -> OpenedRig:
+    """Open the devices of a rig. staged: what happens in the virtual room, for a rig of
+    `capture.virtual.staged.staged_rig`.
 
     Raises DeviceError (absent, busy, wrong mode: the message lists what there is), InputError (a file that
     does not fit the rig, a calibration result that cannot be used, was made at another picture size or
@@ -95,9 +97,14 @@ def open_rig(rig: Rig) -> OpenedRig:
     calibrations = read_results(result_paths(rig))
     scene: Any = None
     if "virtual" in (rig.microphone.source, rig.camera.source):
-        from capture.virtual import build_scene
+        if staged is not None:
+            from capture.virtual.staged import build_staged_scene
 
-        scene = build_scene(rig)
+            scene = build_staged_scene(rig, staged)
+        else:
+            from capture.virtual import build_scene
+
+            scene = build_scene(rig)
     microphone = microphone_of(rig, scene)
     camera = camera_of(rig.camera, scene)
     further = {c.name: s for c in rig.more_cameras if (s := camera_of(c, scene, f"camera {c.name}"))}

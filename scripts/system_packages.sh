@@ -14,6 +14,8 @@ missing=""
 need() { missing="$missing $1"; }
 has_lib libportaudio.so.2 || need libportaudio2
 python3 -c 'import ensurepip' >/dev/null 2>&1 || need python3-venv
+# It speaks the requests of a plan in the virtual room.
+has_cmd espeak-ng || need espeak-ng
 if [ "$want" = test ]; then
     has_cmd pulseaudio || need pulseaudio
     has_cmd pactl || need pulseaudio-utils
@@ -52,5 +54,6 @@ fi
 echo "setup: MISSING system packages:$missing" >&2
 echo "setup: install them with: sudo apt-get install$missing" >&2
 case "$missing" in *libportaudio2*) echo "setup: without libportaudio2 no microphone can be opened; files and the virtual room work." >&2 ;; esac
+case "$missing" in *espeak-ng*) echo "setup: without espeak-ng no plan can be recorded in the virtual room; all else works." >&2 ;; esac
 [ "$want" = test ] && echo "setup: tests that need a missing part are skipped, and say so." >&2
 exit 0

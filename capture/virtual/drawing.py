@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -39,6 +40,13 @@ class Pinhole:
         self._focal = float(matrix[0, 0]) * scale
         self._centre = ((matrix[:2, 2] + 0.5) * scale) - 0.5
         self.width, self.height = camera.width_px * scale, camera.height_px * scale
+
+    def window(self, x: int, y: int, width: int, height: int) -> Pinhole:
+        """The same view, for a canvas that holds only this part of the picture."""
+        part = copy.copy(self)
+        part._centre = self._centre - (x, y)
+        part.width, part.height = width, height
+        return part
 
     def pixels(self, points_m: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Pixels (n, 2) and depths (n,) of room points (n, 3); meaningful where the depth is positive."""

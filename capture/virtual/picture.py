@@ -31,8 +31,10 @@ LED_RADIUS_M = 0.013
 class Painter:
     """Draws the pictures of one rig; used by one thread."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, labels: bool = True) -> None:
+        """labels: write the devices' names above them."""
         self._rig = rig
+        self._labels = labels
         self._camera = Pinhole(rig)
         self._backgrounds: dict[Any, NDArray[np.uint8]] = {}
         self._looks = {person.id: LOOKS[i % len(LOOKS)] for i, person in enumerate(rig.room.people)}
@@ -104,7 +106,7 @@ class Painter:
         )
         small = Canvas(image, self._camera)
         for depth, device in self._devices:
-            if depth > 0.3:
+            if depth > 0.3 and self._labels:
                 pixels, _ = self._camera.pixels(label_place(device))
                 small.text(device.name, pixels[0] - (0, 6), (250, 250, 250), max(8.0, size[1] / 45))
         image.setflags(write=False)

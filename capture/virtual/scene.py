@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from capture.virtual.utterance import Utterance, active_rms, envelope, speech, u
 from dsp.errors import InputError
 from recordings.geometry import direction_to_point, microphone_pose, transform
 from recordings.profile import Assert, DeviceState, Goal, HomeState
+
+if TYPE_CHECKING:
+    from capture.virtual.picture import Painter
 
 TALKER_DBFS = -26.0  # active RMS of the talker in W, with the room
 DEVICE_DBFS = -40.0  # active RMS of a device at full speed in W, with the room
@@ -77,6 +80,7 @@ class Figure:
     mouth_open: float
     walked_m: float = 0.0  # way gone, for the legs
     pointing_at_m: tuple[float, float, float] | None = None
+    raised: float = 1.0  # the pointing arm: 0 hanging, 1 on the line to what is pointed at
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Snapshot:
     figure: Figure | None
     states: Mapping[str, Mapping[str, Value]]
     led: float  # 0 dark to 1 lit for the whole exposure
+    others: tuple[Figure, ...] = ()  # further people
 
 
 class VirtualScene:
@@ -113,6 +118,7 @@ class VirtualScene:
         self._states = states
         self._first_states = {device: dict(state) for device, state in states.items()}
         self._devices = {d.id: d for d in rig.room.devices}
+        self._changed: set[str] = set()  # devices whose state was changed since the scene began
         self._lock = threading.Lock()
         self._gains = np.array([self._gain(stem) for stem in stems])
         self._mixer: Mixer | None = None
@@ -129,6 +135,12 @@ class VirtualScene:
 
         return VirtualCamera(self)
 
+    def painter(self) -> Painter:
+        """What draws the pictures of this scene."""
+        from capture.virtual.picture import Painter
+
+        return Painter(self.rig)
+
     def set_device(self, device_id: str, attributes: Mapping[str, Value]) -> None:
         """The home changed: the device's sound fades within 20 ms and the next picture shows it.
 
@@ -141,9 +153,10 @@ class VirtualScene:
             )
         with self._lock:
             state = self._states.setdefault(device_id, {})
-            before = loudness(device.type, state)
+            before = self._level(device)
             state.update(attributes)
-            after = loudness(device.type, state)
+            self._changed.add(device_id)
+            after = self._level(device)
             self._gains = np.array([self._gain(stem) for stem in self.stems])
             if (before > 0) != (after > 0):
                 self._note_change(device_id, after > 0)
@@ -208,7 +221,11 @@ class VirtualScene:
     def _gain(self, stem: Stem) -> float:
         if stem.device_id is None:
             return 1.0
-        return loudness(self._devices[stem.device_id].type, self._states.get(stem.device_id, {}))
+        return self._level(self._devices[stem.device_id])
+
+    def _level(self, device: Device) -> float:
+        """Gain 0 to 1 of a device's sound now."""
+        return loudness(device.type, self._states.get(device.id, {}))
 
     def _note_change(self, device_id: str, heard: bool) -> None:
         """Truth: the device's sound was switched at the frame that is mixed next."""
@@ -229,6 +246,11 @@ def build_scene(rig: Rig) -> VirtualScene:
 
     The same rig gives the same scene. Raises InputError when the rig's room allows no such scene.
     """
+    if rig.virtual.scene == "staged":
+        raise InputError(
+            "`virtual.scene: staged` is what `hearth session` makes of the items of a plan; a rig of your own"
+            " has the scene request or talk"
+        )
     return _request_scene(rig) if rig.virtual.scene == "request" else _talk_scene(rig)
 
 
@@ -243,13 +265,13 @@ def _request_scene(rig: Rig) -> VirtualScene:
     response = _respond(rig, plan.mouth_m, facing=np.array([facing[0], facing[1], 0.0]), omni=TALKER_OMNI)
     talker = convolve(voice, response)
     if rig.virtual.talker_m is None:
-        talker *= np.float32(_gain_to(TALKER_DBFS, talker[:, 0]))
+        talker *= np.float32(gain_to(TALKER_DBFS, talker[:, 0]))
     else:  # as loud as the distance makes it: `voice` has RMS 1 at one metre
         talker *= np.float32(10 ** (TALKER_DBFS / 20))
-    stems = [Stem("talker", talker, asked), _slate_stem(rig)]
-    path = _standing(rig, plan.mouth_m)
+    stems = [Stem("talker", talker, asked), slate_stem(rig)]
+    path = standing(rig, plan.mouth_m)
     talking = SourceTruth(
-        "talker", "talker", path, activity_pattern(voice), asked / RATE_HZ + _travel_s(path),
+        "talker", "talker", path, activity_pattern(voice), asked / RATE_HZ + travel_s(path),
         text=plan.utterance.text,
     )  # fmt: skip
     device_stems, device_truths = _device_stems(rig, plan.kinds, plan.states)
@@ -262,7 +284,7 @@ def _request_scene(rig: Rig) -> VirtualScene:
         return Figure(plan.speaker, plan.mouth_m, facing, opened)
 
     truth = Truth(
-        "request", seed, (talking, _slate_truth(rig), *device_truths), duration_s,
+        "request", seed, (talking, slate_truth(rig), *device_truths), duration_s,
         grounding=plan.grounding, request=plan.utterance.text, speaker=plan.speaker,
         target_device=plan.target.id,
     )  # fmt: skip
@@ -291,14 +313,14 @@ def _talk_scene(rig: Rig) -> VirtualScene:
         response = _respond(rig, mouth_m, facing=np.array([*facing, 0.0]), omni=TALKER_OMNI)
         heard = convolve(piece, response)
         np.add.at(stem, (np.arange(len(heard)) + centre - step) % len(voice), heard)
-    stem *= np.float32(_gain_to(TALKER_DBFS, stem[:, 0]))
+    stem *= np.float32(gain_to(TALKER_DBFS, stem[:, 0]))
     begin_s = 2.0
-    stems = [Stem("talker", stem, round(begin_s * RATE_HZ), looping=True), _slate_stem(rig)]
+    stems = [Stem("talker", stem, round(begin_s * RATE_HZ), looping=True), slate_stem(rig)]
     times = np.arange(0.0, period_s + 0.05, 0.1)
-    path = np.concatenate([_standing(rig, way(t - begin_s)[0]) for t in times])
+    path = np.concatenate([standing(rig, way(t - begin_s)[0]) for t in times])
     path[:, 0] = times
     talking = SourceTruth(
-        "talker", "talker", path, activity_pattern(voice), begin_s + _travel_s(path), period_s, text=text
+        "talker", "talker", path, activity_pattern(voice), begin_s + travel_s(path), period_s, text=text
     )
     states = {d.id: off(d.type) for d in rig.room.devices}
     kinds = {d.id: KIND_OF_TYPE[d.type] for d in rig.room.devices if d.type in KIND_OF_TYPE}
@@ -312,7 +334,7 @@ def _talk_scene(rig: Rig) -> VirtualScene:
         opened = float(opening[min(int(at / MOUTH_STEP_S), len(opening) - 1)]) if time_s >= begin_s else 0.0
         return Figure(people[0], mouth_m, facing, opened, walked)
 
-    truth = Truth("talk", seed, (talking, _slate_truth(rig), *device_truths), math.inf, speaker=people[0])
+    truth = Truth("talk", seed, (talking, slate_truth(rig), *device_truths), math.inf, speaker=people[0])
     return _finish(rig, truth, stems, states, figure, None)
 
 
@@ -324,12 +346,16 @@ def _finish(
     figure: Any,
     plan: RequestPlan | None,
 ) -> VirtualScene:
+    return VirtualScene(rig, truth, tuple(stems), states, set_conditions(truth, rig), figure, plan)
+
+
+def set_conditions(truth: Truth, rig: Rig) -> float:
+    """Note the slate and the rig's settings in the truth; gives the sensor noise's RMS in W."""
     virtual = rig.virtual
     truth.slate_times_s, truth.slate_duration_s = SLATE_TIMES_S, SLATE_SECONDS
     truth.av_offset_ms, truth.drift_ppm = virtual.av_offset_ms, virtual.drift_ppm
     truth.rt60_s, truth.snr_db = virtual.rt60_s, virtual.snr_db
-    noise_rms = 10 ** ((TALKER_DBFS - virtual.snr_db) / 20)
-    return VirtualScene(rig, truth, tuple(stems), states, noise_rms, figure, plan)
+    return float(10 ** ((TALKER_DBFS - virtual.snr_db) / 20))
 
 
 def _respond(
@@ -342,26 +368,27 @@ def _respond(
     )  # fmt: skip
 
 
-def _standing(rig: Rig, place_m: Any) -> NDArray[np.float64]:
+def standing(rig: Rig, place_m: Any) -> NDArray[np.float64]:
     """(1, 4) path of a source that stays: time 0, azimuth, elevation, distance."""
     microphone = rig.microphone
     seen = direction_to_point(np.asarray(place_m, float), microphone.position_m, microphone.yaw_deg)
     return np.array([[0.0, *(float(v) for v in seen)]])
 
 
-def _travel_s(path: NDArray[np.float64]) -> float:
+def travel_s(path: NDArray[np.float64]) -> float:
     """How long the direct sound is under way (of a moving source: on average)."""
     return float(path[:, 3].mean()) / 343.0
 
 
-def _gain_to(dbfs: float, w: NDArray[np.floating]) -> float:
+def gain_to(dbfs: float, w: NDArray[np.floating]) -> float:
     """Gain that brings the active RMS of a W channel to a level."""
     return float(10 ** (dbfs / 20) / max(active_rms(w), 1e-12))
 
 
-def _slate_stem(rig: Rig) -> Stem:
+def slate_stem(rig: Rig, response: NDArray[np.float32] | None = None) -> Stem:
+    """The beeps as they are heard. response: of the room from the slate's place, where it is known."""
     beep = slate_beep(SLATE_SECONDS)
-    heard = convolve(beep, _respond(rig, slate_place(rig)))
+    heard = convolve(beep, _respond(rig, slate_place(rig)) if response is None else response)
     heard *= np.float32(10 ** (SLATE_DBFS / 20) / np.sqrt(np.mean(heard[: len(beep), 0] ** 2)))
     starts = [round(t * RATE_HZ) for t in SLATE_TIMES_S]
     both = np.zeros((starts[-1] - starts[0] + len(heard), 4), np.float32)
@@ -370,10 +397,11 @@ def _slate_stem(rig: Rig) -> Stem:
     return Stem("slate", both, starts[0])
 
 
-def _slate_truth(rig: Rig) -> SourceTruth:
-    path = _standing(rig, slate_place(rig))
+def slate_truth(rig: Rig) -> SourceTruth:
+    """When and where the beeps are."""
+    path = standing(rig, slate_place(rig))
     pattern = tuple((t, t + SLATE_SECONDS) for t in SLATE_TIMES_S)
-    return SourceTruth("slate", "slate", path, pattern, _travel_s(path), sound="beep")
+    return SourceTruth("slate", "slate", path, pattern, travel_s(path), sound="beep")
 
 
 def _device_stems(
@@ -385,16 +413,16 @@ def _device_stems(
     for number, device in enumerate(devices):
         dry = device_loop(device.type, kinds[device.id], rig.virtual.seed * 101 + number)
         heard = convolve_loop(dry, _respond(rig, device.position_m, front_of(device, rig), DEVICE_OMNI))
-        heard *= np.float32(_gain_to(DEVICE_DBFS, heard[:, 0]))
-        path = _standing(rig, device.position_m)
-        under_way = int(_travel_s(path) * RATE_HZ)  # nothing is heard before the direct sound is there
+        heard *= np.float32(gain_to(DEVICE_DBFS, heard[:, 0]))
+        path = standing(rig, device.position_m)
+        under_way = int(travel_s(path) * RATE_HZ)  # nothing is heard before the direct sound is there
         heard = np.roll(heard, -under_way, axis=0)
         onset = round(DEVICE_ONSET_S * RATE_HZ) + under_way
         stems.append(Stem(device.id, heard, onset, True, device.id))
         audible = loudness(device.type, states.get(device.id, {})) > 0
         truths.append(
             SourceTruth(
-                device.id, "device", path, activity_pattern(dry), DEVICE_ONSET_S + _travel_s(path),
+                device.id, "device", path, activity_pattern(dry), DEVICE_ONSET_S + travel_s(path),
                 LOOP_SECONDS, [[0.0, math.inf]] if audible else [], device.id, kinds[device.id],
             )
         )  # fmt: skip

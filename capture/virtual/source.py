@@ -144,10 +144,8 @@ class VirtualCamera(_Paced):
 
     def open(self) -> VideoInfo:
         """What this camera is; draws the room once, so that the first picture is on time."""
-        from capture.virtual.picture import Painter
-
         camera = self._scene.rig.camera
-        self._painter = Painter(self._scene.rig)
+        self._painter = self._scene.painter()
         self._painter.draw(self._scene.snapshot(0.0))
         self._scene.truth.led_px = self._painter.led_box()
         return VideoInfo(
