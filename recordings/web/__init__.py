@@ -1,0 +1,1 @@
+"""What every web page of Hearth needs: where it listens, and who may use it (`address`, `guard`)."""
