@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dsp.errors import InputError
 from recordings.audio_file import OTHER_SUFFIXES, WAV_SUFFIXES, AudioFile, open_audio
 from recordings.calibrated import Calibrations, read_snapshot
-from recordings.marker import State, is_episode, state_of
+from recordings.marker import State, episodes_below, state_of
 from recordings.profile import Profile, profile_from_yaml
 from recordings.timeline import AudioMap, Line, TimelineFile, read_timeline
 
@@ -325,15 +325,8 @@ def list_episodes(root: str | Path) -> list[Episode]:
     A folder whose episode.yaml is missing or broken is listed with an empty profile that says so in `notes`,
     so that it is not overlooked. Raises InputError when `root` is not a folder.
     """
-    root = Path(root)
-    if not root.is_dir():
-        raise InputError(f"{root}: no such folder")
-    if is_episode(root):
-        found = [root]
-    else:
-        found = [p for depth in ("*", "*/*") for p in root.glob(depth) if p.is_dir() and is_episode(p)]
     episodes = []
-    for path in found:
+    for path in episodes_below(Path(root)):
         try:
             episodes.append(Episode.open(path))
         except InputError as error:

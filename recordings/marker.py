@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from dsp.errors import HearthError
+from dsp.errors import HearthError, InputError
 from recordings.storage import fsync_folder, storage_errors, utc_now, write_atomic
 
 MARKER = "RECORDING.json"
@@ -83,3 +83,13 @@ def state_of(folder: Path) -> State:
 def is_episode(folder: Path) -> bool:
     """Whether a folder looks like an episode, whole or broken."""
     return any((folder / name).is_file() for name in (MARKER, MANIFEST, "episode.yaml"))
+
+
+def episodes_below(root: Path) -> list[Path]:
+    """The folders of episodes, whole or broken, of a data folder or a session, by path; `root` itself when it
+    is one. Raises InputError when `root` is not a folder."""
+    if not root.is_dir():
+        raise InputError(f"{root}: no such folder")
+    if is_episode(root):
+        return [root]
+    return sorted(p for depth in ("*", "*/*") for p in root.glob(depth) if p.is_dir() and is_episode(p))
