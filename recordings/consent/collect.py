@@ -1,0 +1,140 @@
+"""From episodes that go to the traces by which everything made of them is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from recordings.consent.provenance import Source, read_provenance
+from recordings.consent.survey import OPAQUE, Found, Survey, files_below
+from recordings.consent.traces import EMPTY, AnchorSearch, Traces, pick_anchors
+from recordings.manifest import read_manifest
+from recordings.marker import MANIFEST
+from recordings.storage import sha256_file, storage_errors
+
+_LEAST_PHRASE = 12  # characters; shorter requests ("stop") are anybody's
+
+
+def collect(found: Survey, going: Iterable[Found], traces: Traces) -> list[tuple[str, str]]:
+    """Add to `traces` what the episodes that go, and what was made of them by provenance, are known by.
+
+    Gives files that should have been looked into and could not be: (path, why).
+
+    What another person's episode holds as well (the same calibration, the same empty room at the start of a
+    video) is no trace of anybody. Raises StorageError.
+    """
+    going = list(going)
+    staying = [episode for episode in found.episodes if episode not in going]
+    kept_hashes = {entry["sha256"] for episode in staying for entry in _listed(episode.path).values()}
+    for episode in going:
+        traces.episodes |= episode.keys
+        _add_files(episode.path, kept_hashes, traces)
+    _add_ids_and_phrases(found, going, staying, traces)
+    problems = _add_outputs(found, traces)
+    _drop_common_anchors(staying, traces)
+    traces.hashes.discard(EMPTY)
+    return problems
+
+
+def _listed(folder: Path) -> dict[str, dict[str, str]]:
+    try:
+        return read_manifest(folder) if (folder / MANIFEST).is_file() else {}
+    except ValueError:
+        return {}
+
+
+def _add_files(folder: Path, kept_hashes: set[str], traces: Traces) -> None:
+    """By what lies there, and by what the manifest says was there."""
+    listed = {name: entry["sha256"] for name, entry in _listed(folder).items()}
+    for path in files_below(folder):
+        if path.is_symlink():
+            continue
+        name = path.relative_to(folder).as_posix()
+        with storage_errors(path, "read"):
+            listed[name] = sha256_file(path)
+            if path.suffix.lower() in OPAQUE:
+                traces.anchors |= pick_anchors(path)
+    for name, digest in listed.items():
+        reel = Path(name).suffix.lower() in OPAQUE
+        if not name.startswith("calibration/") and (reel or digest not in kept_hashes):
+            traces.hashes.add(digest)
+
+
+def _add_ids_and_phrases(found: Survey, going: list[Found], staying: list[Found], traces: Traces) -> None:
+    others = {name for episode in staying for name in episode.ids}
+    traces.ids |= {name for episode in going for name in episode.ids} - others
+    said = {e.profile.request for e in staying if e.profile is not None and e.profile.request}
+    said |= set(_planned(found))
+    for episode in going:
+        request = episode.profile.request if episode.profile else None
+        if request and len(request) >= _LEAST_PHRASE and request not in said:
+            traces.phrases.add(request)
+
+
+def _planned(found: Survey) -> Iterable[str]:
+    """Requests of the plans that lie there: they were written, not said by anybody."""
+    for path in found.files:
+        if path.suffix.lower() in (".yaml", ".yml") and path.is_file():
+            with storage_errors(path, "read"):
+                text = path.read_text(encoding="utf-8", errors="replace")
+            if "hearth_plan" in text:
+                try:
+                    plan = yaml.safe_load(text)
+                    yield from (item["request"] for item in plan["items"])
+                except (yaml.YAMLError, KeyError, TypeError):
+                    continue
+
+
+def concerns(row: Source, traces: Traces) -> bool:
+    """Whether a line of provenance is about an episode that goes."""
+    return (
+        row.episode in traces.episodes
+        or row.manifest in traces.hashes
+        or not traces.hashes.isdisjoint(row.sources.values())
+        or row.sha256 in traces.hashes
+    )
+
+
+def _add_outputs(found: Survey, traces: Traces) -> list[tuple[str, str]]:
+    """Outputs of releases, and outputs of outputs, until there are no more."""
+    tables: dict[Path, list[Source]] = {}
+    problems = []
+    for root in found.releases:
+        try:
+            tables[root] = read_provenance(root)
+        except ValueError as error:
+            problems.append((str(root), f"its provenance cannot be read: {error}"))
+    done: set[tuple[Path, str, str | None]] = set()
+    grew = True
+    while grew:
+        grew = False
+        for root, rows in tables.items():
+            hit = [row for row in rows if concerns(row, traces)]
+            shared = {row.output for row in rows if row not in hit and row.member is None}
+            for row in hit:
+                key = (root, row.output, row.member)
+                if key in done or row.output in shared:
+                    continue
+                done.add(key)
+                grew = True
+                if row.sha256 and row.sha256 != EMPTY:
+                    traces.hashes.add(row.sha256)
+                if row.member is None and (root / row.output).is_file():
+                    path = root / row.output
+                    with storage_errors(path, "read"):
+                        traces.hashes.add(sha256_file(path))
+                        if path.suffix.lower() in OPAQUE:
+                            traces.anchors |= pick_anchors(path)
+    return problems
+
+
+def _drop_common_anchors(staying: list[Found], traces: Traces) -> None:
+    """Two videos of one room can begin with the same bytes; those say nothing about who is in them."""
+    for episode in staying:
+        search = AnchorSearch(traces.anchors)
+        for path in files_below(episode.path):
+            if path.suffix.lower() in OPAQUE and path.is_file():
+                with storage_errors(path, "read"), open(path, "rb") as stream:
+                    traces.anchors -= search.read(stream)[1]

@@ -1,0 +1,300 @@
+"""What has to become of one file: kept, deleted, rewritten without what goes, or made anew."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import yaml
+
+from dsp.errors import InputError
+from recordings.consent.traces import AnchorSearch, Traces, words
+from recordings.storage import storage_errors
+
+Action = Literal["keep", "delete", "rewrite", "remake"]
+TREES = {".json", ".yaml", ".yml"}
+TABLES = {".csv", ".tsv"}
+PAGES = {".html", ".htm", ".md", ".svg", ".js", ".css", ".tex", ".xml", ".rst"}
+TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+ZIPS = (".zip", ".npz")
+MOST_TEXT = 256 << 20
+_DEPTH = 3  # archives within archives
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """action: "remake": it holds other people's data too and cannot be rewritten. data: the new content of a
+    text; drop: members that leave an archive."""
+
+    action: Action = "keep"
+    why: str = ""
+    data: bytes | None = None
+    drop: frozenset[str] = frozenset()
+
+
+KEEP = Verdict()
+
+
+class Look:
+    """Looks into files with one set of traces. `refs`: further words that stand for what goes in the files
+    looked at (ids of the session, items and outputs of a release). drop_named: a row that names the person
+    goes as a whole, else the name is replaced by the pseudonym. names_only: nothing but names is searched in
+    text (another person's episode, a plan)."""
+
+    def __init__(
+        self,
+        traces: Traces,
+        search: AnchorSearch,
+        refs: Iterable[str] = (),
+        *,
+        drop_named: bool = False,
+        names_only: bool = False,
+    ) -> None:
+        self.traces, self.search = traces, search
+        self._drop_named, self._names_only = drop_named, names_only
+        self._names = traces.name_pattern()
+        every = {*refs, *traces.episodes, *traces.ids}
+        self._refs = None if names_only else words(every)
+        self._phrases = None if names_only else words(traces.phrases, inside=r"\w")
+
+    # ------------------------------------------------------------------ one file
+
+    def file(self, path: Path) -> Verdict:
+        """What has to become of a file. Raises StorageError, InputError when it cannot be looked into."""
+        with storage_errors(path, "read"), open(path, "rb") as stream:
+            return self.stream(path.name, stream)
+
+    def stream(self, name: str, stream: IO[bytes], depth: int = 0) -> Verdict:
+        """As `file`, of an open, seekable stream."""
+        digest, anchors, size = self.search.read(stream)
+        if digest in self.traces.hashes:
+            return Verdict("delete", "is a file of an episode that goes, by its hash")
+        stream.seek(0)
+        lower = name.lower()
+        if lower.endswith(TARS):
+            return self._tar(name, stream, depth)
+        if lower.endswith(ZIPS):
+            return self._zip(name, stream, depth)
+        if anchors:
+            return Verdict("remake", f"holds bytes of an episode that goes ({len(anchors)} places)")
+        return self._content(name, stream, size)
+
+    def _content(self, name: str, stream: IO[bytes], size: int) -> Verdict:
+        suffix = Path(name).suffix.lower()
+        head = stream.read(4096)
+        stream.seek(0)
+        if b"\0" in head or size > MOST_TEXT:
+            return self._binary(stream)
+        data = stream.read()
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            return self._binary(io.BytesIO(data))
+        if not self._concerns(text):
+            return KEEP
+        if suffix in TREES:
+            return self._tree(text, suffix)
+        if suffix in PAGES:
+            if self._about(text):
+                return Verdict("remake", "is a page about an episode that goes")
+            return Verdict("rewrite", "names the person", self._renamed(text).encode())
+        return self._lines(text, suffix)
+
+    # ------------------------------------------------------------------ texts
+
+    def _about(self, text: str) -> bool:
+        """Whether text stands for something that goes."""
+        if self._names_only:
+            return False
+        found = any(pattern.search(text) for pattern in (self._refs, self._phrases) if pattern)
+        return found or self.traces.names_a_hash(text.encode())
+
+    def _named(self, text: str) -> bool:
+        return self._names is not None and self._names.search(text) is not None
+
+    def _concerns(self, text: str) -> bool:
+        return self._named(text) or self._about(text)
+
+    def _gone(self, text: str) -> bool:
+        """Whether a value stands for something that goes, or (drop_named) is the person."""
+        return self._about(text) or (self._drop_named and text.strip() in self.traces.names)
+
+    def _renamed(self, text: str) -> str:
+        return text if self._names is None else self._names.sub(self.traces.pseudonym, text)
+
+    def _lines(self, text: str, suffix: str) -> Verdict:
+        """Tables and logs: a record is a line, or several while a quotation mark of a CSV is open."""
+        records, waiting = [], ""
+        for line in text.splitlines(keepends=True):
+            waiting += line
+            if suffix not in TABLES or waiting.count('"') % 2 == 0:
+                records.append(waiting)
+                waiting = ""
+        records.append(waiting)
+        kept = [self._record(record, suffix) if self._concerns(record) else record for record in records]
+        data = "".join(kept)
+        if not data.strip():
+            return Verdict("delete", "is about an episode that goes, all of it")
+        return Verdict("rewrite", "has lines about an episode that goes, or the person", data.encode())
+
+    def _record(self, record: str, suffix: str) -> str:
+        """What stays of one record; "" for nothing."""
+        if record.lstrip().startswith(("{", "[")):
+            try:
+                tree = json.loads(record)
+                gone, kept = self._pruned(tree)
+                if not gone and kept != tree:
+                    record = json.dumps(kept, ensure_ascii=False) + "\n"
+                return "" if gone else self._renamed(record)
+            except ValueError:
+                pass
+        if suffix in TABLES:
+            delimiter = "\t" if "\t" in record else ","
+            cells = next(csv.reader([record.rstrip("\r\n")], delimiter=delimiter), [])
+            if any(self._gone(cell) for cell in cells):
+                return ""
+        return "" if self._about(record) else self._renamed(record)
+
+    def _tree(self, text: str, suffix: str) -> Verdict:
+        try:
+            tree = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
+        except (ValueError, yaml.YAMLError):
+            return self._lines(text, suffix)
+        if isinstance(tree, dict) and "hearth_plan" in tree:
+            tree = self._without_notes(tree)  # the items stay: somebody else may be cast
+        else:
+            gone, tree = self._pruned(tree)
+            if gone:
+                return Verdict("delete", "is about an episode that goes, all of it")
+        if suffix == ".json":
+            second = re.search(r"\n( +)\S", text)
+            dumped = json.dumps(tree, ensure_ascii=False, indent=len(second.group(1)) if second else None)
+            dumped += "\n" if text.endswith("\n") else ""
+        else:
+            dumped = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=110)
+        return Verdict("rewrite", "has entries about an episode that goes", self._renamed(dumped).encode())
+
+    def _pruned(self, node: Any) -> tuple[bool, Any]:
+        """(whether the whole node goes, the node without what goes). A mapping one of whose values stands
+        for something that goes is about it and goes with it, up to the list or the table of mappings that it
+        is an entry of."""
+        if isinstance(node, str):
+            return self._gone(node), node
+        if isinstance(node, list):
+            pairs = [self._pruned(item) for item in node]
+            return False, [item for gone, item in pairs if not gone]
+        if isinstance(node, dict):
+            node = self._without_note(node)
+            table = len(node) > 1 and all(isinstance(value, dict) for value in node.values())
+            kept: dict[Any, Any] = {}
+            for key, value in node.items():
+                if isinstance(key, str) and self._gone(key):
+                    continue
+                gone, value = self._pruned(value)
+                if gone and not table:
+                    return True, node
+                if not gone:
+                    kept[key] = value
+            return bool(node) and not kept, kept
+        return False, node
+
+    def _without_note(self, node: dict[Any, Any]) -> dict[Any, Any]:
+        """A household member or participant who goes keeps the place, under the pseudonym, not the note."""
+        if node.get("id") in self.traces.names and "note" in node:
+            return {**node, "note": None}
+        return node
+
+    def _without_notes(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self._without_notes(item) for item in node]
+        if isinstance(node, dict):
+            return {key: self._without_notes(value) for key, value in self._without_note(node).items()}
+        return node
+
+    def _binary(self, stream: IO[bytes]) -> Verdict:
+        """Databases, models, caches: hashes as text or raw, ids, and names that are long enough to mean
+        something between other bytes."""
+        if self._names_only:
+            return KEEP
+        sought = {text.encode() for text in (*self.traces.episodes, *self.traces.hashes)}
+        sought |= {bytes.fromhex(digest) for digest in self.traces.hashes}
+        names = {name.encode() for name in self.traces.names if len(name.encode()) >= 5}
+        if not sought and not names:
+            return KEEP
+        pattern = re.compile(b"|".join(re.escape(text) for text in sorted(sought | names, key=len)[::-1]))
+        longest = max(map(len, sought | names))
+        tail = b""
+        while block := stream.read(1 << 22):
+            if pattern.search(tail + block):
+                return Verdict("remake", "names an episode that goes, or the person")
+            tail = block[-longest:]
+        return KEEP
+
+    # ------------------------------------------------------------------ archives
+
+    def _tar(self, name: str, stream: IO[bytes], depth: int) -> Verdict:
+        try:
+            with tarfile.open(fileobj=stream) as archive:
+                members = [m for m in archive.getmembers() if m.isfile()]
+                opened = ((m.name, archive.extractfile(m)) for m in members)
+                return self._members(name, ((n, io.BytesIO(f.read())) for n, f in opened if f), depth)
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise InputError(f"{name}: cannot be read as a tar archive: {error}") from None
+
+    def _zip(self, name: str, stream: IO[bytes], depth: int) -> Verdict:
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                names = [info.filename for info in archive.infolist() if not info.is_dir()]
+                return self._members(name, ((n, io.BytesIO(archive.read(n))) for n in names), depth)
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
+            raise InputError(f"{name}: cannot be read as a zip archive: {error}") from None
+
+    def _members(self, name: str, members: Iterable[tuple[str, IO[bytes]]], depth: int) -> Verdict:
+        if depth >= _DEPTH:
+            raise InputError(f"{name}: archives within archives, more than {_DEPTH} deep")
+        drop: set[str] = set()
+        every: list[str] = []
+        for member, stream in members:
+            every.append(member)
+            named = self.traces.in_file_name(member) or self._about(member)
+            if named or self.stream(member, stream, depth + 1).action != "keep":
+                drop.add(member)
+        if not drop:
+            return KEEP
+        keys = {sample_key(member) for member in drop}
+        drop = {member for member in every if sample_key(member) in keys}
+        if drop == set(every):
+            return Verdict("delete", "is about an episode that goes, all of it")
+        return Verdict("rewrite", f"has {len(drop)} members that go", drop=frozenset(drop))
+
+
+def sample_key(member: str) -> str:
+    """What the files of one WebDataset sample share: the path up to the first dot of the file's name."""
+    folder, _, base = member.rpartition("/")
+    return f"{folder}/{base.partition('.')[0]}"
+
+
+def without_members(path: Path, target: Path, drop: frozenset[str]) -> None:
+    """Copy an archive without some members, the others as they were. Raises InputError, StorageError."""
+    lower = path.name.lower()
+    with storage_errors(target):
+        if lower.endswith(ZIPS):
+            with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+                for info in old.infolist():
+                    if info.filename not in drop:
+                        new.writestr(info, old.read(info), info.compress_type)
+            return
+        packing = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz"}.get(Path(lower).suffix, "")
+        mode: Any = f"w:{packing}" if packing else "w"
+        with tarfile.open(path) as old_tar, tarfile.open(target, mode, format=tarfile.PAX_FORMAT) as new_tar:
+            for member in old_tar:
+                if member.name not in drop:
+                    new_tar.addfile(member, old_tar.extractfile(member) if member.isfile() else None)

@@ -1,0 +1,144 @@
+"""What lies below some folders: episodes, releases, and every other file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dsp.errors import HearthError, InputError
+from recordings.consent.book import AUDIT, FOLDER, PEOPLE
+from recordings.consent.provenance import PROVENANCE
+from recordings.episode import PROFILE
+from recordings.manifest import read_manifest
+from recordings.marker import MANIFEST, MARKER
+from recordings.profile import Profile, profile_from_yaml
+
+BIOMETRICS = "biometrics"
+WORK = "withdrawals"
+ERASED = "erased"
+_OURS = {PEOPLE, AUDIT, ".lock", f".{PEOPLE}.part", WORK, ERASED}  # in the consent folder
+# Sound, pictures and packed tables: what they hold cannot be read as text.
+OPAQUE = frozenset(
+    {".wav", ".flac", ".ogg", ".opus", ".mp3", ".m4a", ".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v"}
+    | {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".parquet", ".arrow", ".mcap", ".bag", ".npy"}
+    | {".zst", ".lz4", ".gz", ".7z", ".pkl", ".pt", ".pth", ".h5", ".hdf5", ".onnx"}
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An episode on disk; `profile` None: it cannot be read, `problem` says why."""
+
+    path: Path
+    profile: Profile | None
+    problem: str = ""
+
+    @property
+    def keys(self) -> set[str]:
+        """`<session>/<episode>` by its folders and by its profile."""
+        named = {f"{self.path.parent.name}/{self.path.name}"}
+        return named | ({f"{self.profile.session}/{self.profile.id}"} if self.profile else set())
+
+    @property
+    def ids(self) -> set[str]:
+        """Bare names."""
+        return {self.path.name} | ({self.profile.id} if self.profile else set())
+
+
+@dataclass
+class Survey:
+    """episodes, roots of releases (provenance.jsonl), unfinished releases, and all other files, sorted."""
+
+    data: Path
+    roots: tuple[Path, ...]
+    episodes: list[Found] = field(default_factory=list)
+    releases: list[Path] = field(default_factory=list)
+    unfinished: list[Path] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+
+    def release_of(self, path: Path) -> Path | None:
+        """The innermost release that a file lies in."""
+        return max((root for root in self.releases if root in path.parents), key=_depth, default=None)
+
+    def root_of(self, path: Path) -> Path:
+        """The outermost folder, of those looked through, that a file lies in."""
+        return min((root for root in self.roots if root in path.parents), key=_depth)
+
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
+
+
+def survey(data: Path, also: Sequence[Path] = ()) -> Survey:
+    """Walk a data folder and others; links are not followed. Raises InputError when one is no folder or
+    cannot be listed: what was not looked at cannot be said to be clean."""
+    for folder in (data, *also):
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder")
+    roots: list[Path] = []
+    for folder in sorted({data.resolve(), *(f.resolve() for f in also)}, key=_depth):
+        if not any(root in folder.parents for root in roots):
+            roots.append(folder)
+    found = Survey(data.resolve(), tuple(roots))
+    for root in roots:
+        _walk(root, found)
+    found.episodes.sort(key=lambda episode: str(episode.path))
+    for paths in (found.releases, found.unfinished, found.files):
+        paths.sort()
+    return found
+
+
+def _walk(root: Path, found: Survey) -> None:
+    def stop(error: OSError) -> None:
+        raise InputError(f"{error.filename}: cannot be listed ({error.strerror}); nothing was changed")
+
+    for name, folders, files in os.walk(root, onerror=stop):
+        here = Path(name)
+        release = found.release_of(here / "x")
+        if here == found.data / FOLDER:
+            folders[:] = [f for f in folders if f not in _OURS]
+            files = [f for f in files if f not in _OURS]
+        if here == found.data:
+            folders[:] = [f for f in folders if f != BIOMETRICS]
+        if release is None and _is_episode(here, files):
+            found.episodes.append(_open(here))
+            folders.clear()
+            continue
+        if PROVENANCE in files:
+            found.releases.append(here)
+        elif release is None and here.name.endswith(".partial"):
+            found.unfinished.append(here)
+            folders.clear()
+            continue
+        for folder in list(folders):
+            if (here / folder).is_symlink():
+                folders.remove(folder)
+                found.files.append(here / folder)
+        found.files += [here / file for file in files]
+
+
+def _is_episode(folder: Path, files: Sequence[str]) -> bool:
+    if PROFILE in files or MARKER in files:
+        return True
+    if MANIFEST not in files:
+        return False
+    try:
+        read_manifest(folder)
+    except InputError:
+        return False
+    return True
+
+
+def _open(folder: Path) -> Found:
+    try:
+        text = (folder / PROFILE).read_text(encoding="utf-8")
+        return Found(folder, profile_from_yaml(text, str(folder / PROFILE)))
+    except (HearthError, OSError, UnicodeDecodeError) as error:
+        return Found(folder, None, str(error))
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Every file and link below a folder, sorted."""
+    yield from sorted(p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())

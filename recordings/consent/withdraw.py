@@ -1,0 +1,251 @@
+"""Withdrawal: everything of a person is found and deleted, and nothing is called done before that is so."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dsp.errors import InputError
+from recordings.consent.book import ConsentBook
+from recordings.consent.collect import collect
+from recordings.consent.erase import (
+    Work,
+    carry_out,
+    delete,
+    delete_episodes,
+    give_new_hashes,
+    tell,
+)
+from recordings.consent.judge import Judge, Outcome
+from recordings.consent.people import USES, new_pseudonym
+from recordings.consent.present import persons_of
+from recordings.consent.survey import BIOMETRICS, ERASED, WORK, Found, Survey, survey
+from recordings.consent.traces import Traces
+from recordings.marker import state_of
+from recordings.storage import fsync_folder, storage_errors, write_atomic
+
+Advance = Callable[[float], None]
+_AWAY = (
+    "was looked through by an earlier run and is not there now; bring it back, or put an empty folder there"
+)
+
+
+@dataclass
+class WithdrawalReport:
+    """What was found and done. done: nothing is left. problems: what stands in the way, or is to be listened
+    to: (path, why). spoken: episodes of others whose request says the name, which only ears can judge."""
+
+    pseudonym: str
+    dry_run: bool
+    done: bool = False
+    episodes: list[str] = field(default_factory=list)
+    spoken: list[str] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        told = self.outcome
+        return {
+            "done": self.done,
+            "dry_run": self.dry_run,
+            "pseudonym": self.pseudonym,
+            "episodes": self.episodes,
+            "deleted": told.deleted,
+            "rewritten": told.rewritten,
+            "re_export": told.re_export,
+            "spoken": self.spoken,
+            "unexplained": told.unexplained,
+            "left": [{"path": path, "why": why} for path, why in told.left],
+            "bytes": told.bytes,
+        }
+
+
+def withdraw(
+    data_folder: str | Path,
+    person: str,
+    *,
+    also: Sequence[str | Path] = (),
+    dry_run: bool = False,
+    ignore_unexplained: bool = False,
+    advance: Advance = lambda _: None,
+) -> WithdrawalReport:
+    """Delete everything of `person` below the data folder and the folders `also`.
+
+    Episodes in which the person speaks or is staged go as a whole, with everything made of them. Other
+    people's files keep what is theirs: names become a pseudonym, rows and members go, and what cannot be
+    rewritten is deleted and its release marked for a new export. Killed at any point, the next call finishes.
+    ignore_unexplained: sound, pictures and packed tables of unknown origin do not stand in the way of `done`.
+
+    Raises InputError for a folder that is none, an episode that is being recorded, a name that nobody has;
+    StorageError.
+    """
+    data = Path(data_folder)
+    if not person.strip():
+        raise InputError("give the name or id of a person")
+    book = ConsentBook.open(data)
+    work = _work_of(book, person)
+    before = [Path(root) for root in sorted(work.roots)]
+    found = survey(data, [*(Path(folder) for folder in also), *(root for root in before if root.is_dir())])
+    gone = [str(root) for root in before if not root.is_dir()]
+    _collect_names(found, work.traces)
+    going = [e for e in found.episodes if _holds(e, work)]
+    return _run(found, going, book, work, person, gone, dry_run, ignore_unexplained, advance)
+
+
+def _work_of(book: ConsentBook, person: str) -> Work:
+    """The work that an earlier run began, or a new one."""
+    folder = book.folder / WORK
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        work = Work.load(path)
+        if person in work.traces.names:
+            return work
+    listed = book.find(person)
+    pseudonym = listed.pseudonym if listed else new_pseudonym()
+    names = {person} if listed is None else {listed.person, *listed.names}
+    return Work(folder / f"{pseudonym}.json", Traces(pseudonym, names))
+
+
+def _collect_names(found: Survey, traces: Traces) -> None:
+    """What household profiles call the person."""
+    for episode in found.episodes:
+        home = episode.profile.home if episode.profile else None
+        for member in home.household if home else ():
+            if member.id in traces.names:
+                traces.names.add(member.name)
+
+
+def _holds(episode: Found, work: Work) -> bool:
+    if str(episode.path) in work.folders:
+        return True
+    return episode.profile is not None and not work.traces.names.isdisjoint(persons_of(episode.profile))
+
+
+def _run(
+    found: Survey,
+    going: list[Found],
+    book: ConsentBook,
+    work: Work,
+    person: str,
+    gone: list[str],
+    dry_run: bool,
+    ignore_unexplained: bool,
+    advance: Advance,
+) -> WithdrawalReport:
+    traces = work.traces
+    report = WithdrawalReport(traces.pseudonym, dry_run, episodes=[str(e.path) for e in going])
+    for episode in going:
+        if state_of(episode.path) == "recording" and not dry_run:
+            raise InputError(f"{episode.path}: is being recorded; end the recording, then withdraw")
+    before = erased_hashes(book.folder)
+    traces.hashes |= before
+    problems = collect(found, going, traces)
+    biometrics = [found.data / BIOMETRICS / name for name in sorted(traces.names)]
+    biometrics = [folder for folder in biometrics if folder.is_dir() and folder.parent.name == BIOMETRICS]
+    judge = Judge(found, going, traces, map(Path, work.folders))
+    steps = judge.steps(advance)
+    report.outcome = judge.outcome
+    report.outcome.left += problems
+    known = bool(going or steps or biometrics or work.path.exists()) or book.find(person) is not None
+    if not known and not problems:
+        raise InputError(f"{person}: nobody of that name is listed, recorded or named below {found.data}")
+    tell(steps, report.outcome)
+    report.outcome.deleted += [str(folder) for folder in biometrics]
+    report.spoken = _spoken(found, going, traces)
+    if dry_run:
+        report.outcome.left += _undecided(found, going)
+        return report
+
+    work.folders |= {str(episode.path) for episode in going}
+    work.roots |= {str(root) for root in found.roots}
+    work.save()
+    if not work.begun:
+        if book.find(person) is not None:
+            book.withdraw_use(person, USES)
+        book.record("withdrawal_begun", person=traces.pseudonym)
+        work.begun = True
+        work.save()
+    carry_out(steps, work, report.outcome)
+    delete_episodes(going, work, report.outcome)
+    for folder in biometrics:
+        with storage_errors(folder, "delete"):
+            shutil.rmtree(folder)
+    give_new_hashes(found, going, work, report.outcome)
+    keys = {key for episode in going for key in episode.keys}
+    book.drop_visits(keys | {v.episode for v in book.people.visits if v.episode in traces.episodes})
+    _look_again(found, work, report.outcome)
+    report.outcome.left += [(root, _AWAY) for root in gone]
+    report.done = not report.outcome.left and (ignore_unexplained or not report.outcome.unexplained)
+    if report.done:
+        _finish(book, work, before, report)
+    return report
+
+
+def _look_again(found: Survey, work: Work, outcome: Outcome) -> None:
+    """The same search over what is there now: it must find nothing."""
+    now = survey(found.data, found.roots)
+    held = [episode for episode in now.episodes if _holds(episode, work)]
+    judge = Judge(now, held, work.traces, map(Path, work.folders))
+    outcome.left = [(str(episode.path), "is an episode of the person") for episode in held]
+    outcome.left += [(str(step.path), step.verdict.why) for step in judge.steps()]
+    outcome.left += judge.outcome.left + _undecided(now, held)
+    outcome.unexplained = judge.outcome.unexplained
+
+
+def _undecided(found: Survey, going: Iterable[Found]) -> list[tuple[str, str]]:
+    """Episodes that cannot be read may hold anybody."""
+    taken = {episode.path for episode in going}
+    return [
+        (str(episode.path), f"is an episode that cannot be read, so it may hold anybody: {episode.problem}")
+        for episode in found.episodes
+        if episode.profile is None and episode.path not in taken
+    ]
+
+
+def _spoken(found: Survey, going: Iterable[Found], traces: Traces) -> list[str]:
+    names = traces.name_pattern()
+    taken = {episode.path for episode in going}
+    return [
+        str(episode.path)
+        for episode in found.episodes
+        if names is not None
+        and episode.path not in taken
+        and episode.profile is not None
+        and episode.profile.request
+        and names.search(episode.profile.request)
+    ]
+
+
+def _finish(book: ConsentBook, work: Work, before: set[str], report: WithdrawalReport) -> None:
+    """Keep the hashes, so that a copy that turns up later is recognised; forget the name."""
+    traces = work.traces
+    folder = book.folder / ERASED
+    with storage_errors(folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    text = "".join(f"{digest}\n" for digest in sorted(traces.hashes - before))
+    write_atomic(folder / f"{traces.pseudonym}.txt", text.encode(), mode=0o600)
+    told = report.outcome
+    book.forget(
+        traces.pseudonym,
+        "withdrawal_done",
+        episodes=len(work.folders),
+        rewritten=len(set(work.touched)),
+        re_export=len(told.re_export),
+        hashes=len(traces.hashes - before),
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+    )
+    delete(work.path, [str(work.path.parent)])
+    fsync_folder(book.folder)
+
+
+def erased_hashes(consent_folder: Path) -> set[str]:
+    """Hashes of everything that withdrawals and retention deleted so far."""
+    folder = consent_folder / ERASED
+    found: set[str] = set()
+    for path in sorted(folder.glob("*.txt")) if folder.is_dir() else []:
+        with storage_errors(path, "read"):
+            found |= set(path.read_text(encoding="ascii").split())
+    return found
