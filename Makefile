@@ -11,15 +11,17 @@ help:           ## this list
 demo: setup     ## record, process, stream and answer one request, in the virtual room if there is no hardware
 	$(HEARTH) demo $(ARGS)
 
-# What only computes runs on two cores at once; what keeps time or starts services runs alone.
-COMPUTING := tests/dsp tests/recordings tests/calibration \
-	tests/test_cli_json.py tests/test_front_door.py tests/test_repository.py tests/edge/test_service_container.py \
-	$(wildcard tests/capture/test_virtual_*.py tests/edge/test_perception_*.py) tests/edge/test_rigs_arbitration.py
+# What keeps time, or plays and records in real time, runs alone; all else runs on two cores at once.
+TIMED := $(addprefix tests/capture/test_,live_microphone.py more_cameras.py network_camera.py record_kill.py recorder.py) \
+	$(addprefix tests/edge/test_,agent_live.py console_process.py demo.py live_service.py rigs_live.py service_child.py \
+	stream_delivery.py stream_hostile.py) \
+	$(addprefix tests/real/test_,console_browser.py doctor_pulse.py doctor_rig.py http_camera.py microphone_backends.py \
+	microphone_channels.py microphone_return.py portaudio.py rigs_network.py rtsp_camera.py service_systemd.py)
 
 test: setup-test ## all tests; those with real parts start them themselves (ARGS="tests/dsp -x": only those)
 ifeq ($(strip $(ARGS)),)
-	@failed=0; $(PY) -m pytest -n 2 --dist loadfile $(COMPUTING) || failed=1; \
-	$(PY) -m pytest $(COMPUTING:%=--ignore=%) || failed=1; exit $$failed
+	@failed=0; $(PY) -m pytest -n 2 --dist loadfile $(TIMED:%=--ignore=%) || failed=1; \
+	$(PY) -m pytest $(TIMED) || failed=1; exit $$failed
 else
 	$(PY) -m pytest $(ARGS)
 endif
