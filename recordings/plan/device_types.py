@@ -20,6 +20,7 @@ PERCENT = "1.FanControl.PercentSetting"
 PERCENT_NOW = "1.FanControl.PercentCurrent"
 MODE = "1.Thermostat.SystemMode"
 COOLING = "1.Thermostat.OccupiedCoolingSetpoint"
+HEATING = "1.Thermostat.OccupiedHeatingSetpoint"
 LOCAL = "1.Thermostat.LocalTemperature"
 PLAYBACK = "1.MediaPlayback.CurrentState"
 OPERATION = "1.OperationalState.OperationalState"
@@ -44,7 +45,7 @@ _APPLIANCE: Attributes = {ON: False, OPERATION: STOPPED}
 AT_REST: dict[str, Attributes] = {
     "on_off_light": {ON: False},
     "dimmable_light": {ON: False, LEVEL: 254},
-    "air_conditioner": {**_FAN, MODE: 0, COOLING: 2600, LOCAL: 2200},
+    "air_conditioner": {**_FAN, MODE: 0, COOLING: 2600, HEATING: 2000, LOCAL: 2200},
     "fan": _FAN,
     "air_purifier": _FAN,
     "humidifier": _FAN,
