@@ -13,7 +13,9 @@ from edge.agent_command import agent
 from edge.demo_command import demo
 from edge.keys_command import register as register_keys
 from edge.service import command as service_command
+from edge.session_command import session
 from edge.stream_command import stream
+from recordings.profile_checks import use_goal_check
 
 if TYPE_CHECKING:
     from capture.rig import Rig
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add this package's commands to `app`."""
+    """Add this package's commands to `app`, and the goal check of `hearth verify`."""
+    use_goal_check("edge.home.goals:check_goal")
     app.command(rich_help_panel="Start here")(demo)
+    app.command(rich_help_panel="Record")(session)
     app.command(rich_help_panel="Live")(live)
     app.command(rich_help_panel="Live")(agent)
     register_keys(app)

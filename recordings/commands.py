@@ -30,6 +30,8 @@ Capsules = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
+    from recordings.process_command import process
+
     app.command("import", rich_help_panel="Record")(import_)
     app.command(rich_help_panel="Record")(repair)
     app.command(rich_help_panel=_LOOK)(episodes)
@@ -41,6 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command("export-audio", rich_help_panel=_LOOK)(export_audio)
     app.command(rich_help_panel=_LOOK)(trim)
     app.command(rich_help_panel=_LOOK)(convert)
+    app.command(rich_help_panel="Release")(process)
 
 
 def episodes(
@@ -82,23 +85,29 @@ def verify(
     paths: Annotated[list[Path], typer.Argument(metavar="EPISODE...", help="episode folders")],
     as_json: Json = False,
 ) -> None:
-    """Check that episodes are exactly what was finished: hashes, lengths, files. Exit 1 when not."""
+    """Check that episodes are exactly what was finished, their profile and goal right. Exit 1 when not."""
+    from recordings.profile_checks import check_episode
     from recordings.verify_episode import verify as verify_one
 
-    with progress("verifying", len(paths)) as advance:
-        reports = []
-        for path in paths:
-            reports.append(verify_one(path))
-            advance(1)
+    results: list[dict[str, Any]] = []
     text = []
-    for found in reports:
-        text.append(f"{found.path}: " + (f"ok, {counted(found.files, 'file')}" if found.ok else "NOT OK"))
-        text += [f"  {problem}" for problem in found.problems]
-        text += [f"  note: {note}" for note in found.notes]
-    bad = sum(not found.ok for found in reports)
-    emit({"ok": bad == 0, "results": [found.to_dict() for found in reports]}, as_json, text)
+    with progress("verifying", len(paths)) as advance:
+        for path in paths:
+            found, of_profile = verify_one(path), check_episode(path)
+            problems = (*found.problems, *of_profile.problems)
+            goal = of_profile.goal
+            rows = [{"code": p.code, "path": p.path, "message": p.message} for p in problems]
+            results.append({**found.to_dict(), "ok": not problems, "problems": rows, "goal": goal})
+            text.append(f"{path}: " + ("NOT OK" if problems else f"ok, {counted(found.files, 'file')}"))
+            text += [f"  {problem}" for problem in problems]
+            text += [f"  note: {note}" for note in found.notes]
+            if goal is not None:
+                text += [f"  note: the goal is not fully checked: {why}" for why in goal["not_checked"]]
+            advance(1)
+    bad = sum(not result["ok"] for result in results)
+    emit({"ok": bad == 0, "results": results}, as_json, text)
     if bad:
-        raise CheckFailed(f"{bad} of {counted(len(reports), 'episode')} did not verify")
+        raise CheckFailed(f"{bad} of {counted(len(results), 'episode')} did not verify")
 
 
 def repair(

@@ -1,0 +1,426 @@
+"""Is the goal of an episode what it says, in the home twin? Reachable by commands and not reached at the
+start when the request is feasible; really impossible when it is not.
+
+The twin is deterministic and nothing happens in it by itself yet: a cycle does not end, air does not change.
+What that leaves open is said under `not_checked`, with the reason; it is never taken for right or wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dsp.errors import InputError
+from edge.home.reach import Order, orders_to, schema_of
+from edge.home.schema import DEVICE_TYPES, Value
+from edge.home.twin import Home, HomeDevice
+from recordings.goal_rules import asked_asserts, is_busy, same_value
+from recordings.problem import Problem
+from recordings.profile import Assert, DeviceState, Goal, HomeState, Profile, RoomChange, Step, When
+
+ALIASES = {"window_covering_controller": "window_covering"}  # SimuHome's name of a type: the twin's
+# Which devices move the air or light of their room (SimuHome): type -> directions of each variable.
+MOVERS: dict[str, dict[str, tuple[str, ...]]] = {
+    "air_conditioner": {"temperature": ("increase", "decrease")},
+    "heat_pump": {"temperature": ("increase",)},
+    "fan": {"temperature": ("decrease",)},
+    "humidifier": {"humidity": ("increase",)},
+    "dehumidifier": {"humidity": ("decrease",)},
+    "air_purifier": {"pm10": ("decrease",)},
+    "on_off_light": {"illuminance": ("increase", "decrease")},
+    "dimmable_light": {"illuminance": ("increase", "decrease")},
+}
+# A device says itself between what an attribute can be set: attribute -> (least, most) beside it.
+LIMITS = {
+    "TemperatureSetpoint": ("MinTemperature", "MaxTemperature"),
+    "CurrentLevel": ("MinLevel", "MaxLevel"),
+    "OccupiedCoolingSetpoint": ("MinCoolSetpointLimit", "MaxCoolSetpointLimit"),
+    "OccupiedHeatingSetpoint": ("MinHeatSetpointLimit", "MaxHeatSetpointLimit"),
+}
+PERCENT = 100  # what a fan's PercentSetting can be at most
+
+
+@dataclass
+class GoalReport:
+    """What the twin says of a goal.
+
+    problems: what is wrong. not_checked: what the twin cannot tell, and why. orders: the commands that reach
+    a feasible goal. shown: why an infeasible request is infeasible.
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> Literal["ok", "wrong", "not checked"]:
+        """wrong: there is a problem. not checked: there is none, and something could not be told."""
+        if self.problems:
+            return "wrong"
+        return "not checked" if self.not_checked else "ok"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for --json."""
+        return {
+            "verdict": self.verdict,
+            "not_checked": self.not_checked,
+            "orders": [{"device": o.device_id, "command": o.command, "args": o.args} for o in self.orders],
+            "shown": self.shown,
+        }
+
+
+def check_goal(profile: Profile) -> GoalReport:
+    """Check the goal of a profile in the twin. A profile without goal or home is not checked, and says so."""
+    report = GoalReport()
+    goal, home = profile.goal, profile.home
+    if goal is None or home is None or not home.devices:
+        missing = "goal" if goal is None else "home"
+        report.not_checked.append(f"the profile has no {missing}")
+        return report
+    check = _Check(home, report)
+    if goal.kind == "answer":
+        check.answer(goal)
+    elif goal.kind == "state":
+        check.feasible(goal)
+    else:
+        check.infeasible(goal, profile.feasibility)
+    return report
+
+
+class _Check:
+    def __init__(self, home: HomeState, report: GoalReport) -> None:
+        self.report = report
+        self.devices = {device.id: device for device in home.devices}
+        self._states: dict[str, dict[str, Value]] = {}
+
+    def _wrong(self, code: str, text: str) -> None:
+        self.report.problems.append(Problem(code, text))
+
+    def _open(self, text: str) -> None:
+        if text not in self.report.not_checked:
+            self.report.not_checked.append(text)
+
+    # -- the twin of one device
+
+    def _twin(self, device: DeviceState) -> HomeDevice | None:
+        """The device for the twin, its state kept in `_states`; None, and the reason noted, without such."""
+        kind = ALIASES.get(device.type, device.type)
+        if kind not in DEVICE_TYPES:
+            self._open(f"{device.id}: the twin has no device of type {device.type} yet")
+            return None
+        twin = HomeDevice(device.id, kind, device.name, device.room, device.position_m)
+        if device.id not in self._states:
+            given = {path: v for path, v in device.attributes.items() if schema_of(kind, path) is not None}
+            try:
+                self._states[device.id] = Home([twin], {device.id: given}).state(device.id)
+            except InputError as error:
+                self._open(f"{device.id}: the twin cannot begin in its first state: {error}")
+                return None
+        return twin
+
+    def _reach(self, asserts: tuple[Assert, ...], where: str) -> None:
+        """Bring the devices into what is asserted, from the states that they are in now, and keep the orders.
+        What is impossible is noted as a problem, what cannot be told as not checked."""
+        for device_id in dict.fromkeys(a.device_id for a in asserts):
+            wanted = {a.attribute: a.value for a in asserts if a.device_id == device_id}
+            orders = self._orders(device_id, wanted)
+            if isinstance(orders, str):
+                continue
+            if orders is None:
+                named = ", ".join(f"{path} = {value!r}" for path, value in wanted.items())
+                self._wrong("unreachable", f"{where}: no command brings {device_id} to {named}")
+            else:
+                self.report.orders += orders
+                self._follow(device_id, orders)
+
+    def _orders(self, device_id: str, wanted: Mapping[str, Value]) -> list[Order] | Literal["unknown"] | None:
+        device = self.devices.get(device_id)
+        if device is None:
+            return None
+        twin = self._twin(device)
+        if twin is None:
+            return "unknown"
+        for path in wanted:
+            if schema_of(twin.type, path) is None:
+                self._open(f"{device_id}: the twin's {twin.type} has no attribute {path} yet")
+                return "unknown"
+        return orders_to(twin, self._states[device_id], wanted)
+
+    def _follow(self, device_id: str, orders: list[Order]) -> None:
+        twin = self._twin(self.devices[device_id])
+        assert twin is not None
+        home = Home([twin], {device_id: self._states[device_id]})
+        for order in orders:
+            if order.command.startswith("write "):
+                home.write(device_id, order.command.removeprefix("write "), order.args["value"])
+            else:
+                home.command(device_id, order.command, order.args)
+        self._states[device_id] = home.state(device_id)
+
+    # -- Q1
+
+    def answer(self, goal: Goal) -> None:
+        """The twin begins with what the answer says."""
+        for one in goal.asserts:
+            device = self.devices.get(one.device_id)
+            twin = self._twin(device) if device is not None else None
+            if twin is None:
+                continue
+            if schema_of(twin.type, one.attribute) is None:
+                self._open(f"{one.device_id}: the twin's {twin.type} has no attribute {one.attribute} yet")
+            elif not same_value(self._states[one.device_id][one.attribute], one.value):
+                self._wrong(
+                    "not_true",
+                    f"the answer is {one.value!r}, but in the twin {one.attribute} of {one.device_id} is"
+                    f" {self._states[one.device_id][one.attribute]!r}",
+                )
+
+    # -- Q2 to Q4
+
+    def feasible(self, goal: Goal) -> None:
+        self._at_start(goal)
+        if goal.asserts:
+            self._reach(goal.asserts, "goal.asserts")
+        if goal.steps:
+            self._schedule(goal.steps)
+        for change in goal.changes:
+            able = list(self._movers(change))
+            if not able:
+                self._wrong(
+                    "unreachable",
+                    f"no device in {change.room} can {change.direction} its {change.variable} any further",
+                )
+            else:
+                self._open(
+                    f"{change.variable} of {change.room}: {', '.join(able)} can {change.direction} it, but"
+                    " how far is not known: the twin has no air and no light yet"
+                )
+
+    def _at_start(self, goal: Goal) -> None:
+        asked = asked_asserts(goal)
+        if goal.changes or not asked:
+            return  # against the same home left alone: never reached by doing nothing
+        holding = []
+        for one in asked:
+            device = self.devices.get(one.device_id)
+            twin = self._twin(device) if device is not None else None
+            if device is None or twin is None or schema_of(twin.type, one.attribute) is None:
+                return
+            if goal.steps and is_busy(device):
+                self._open(f"{device.id} is running, and in the twin a cycle does not end by itself yet")
+                return
+            holding.append(same_value(self._states[one.device_id][one.attribute], one.value))
+        if all(holding):
+            self._wrong("satisfied", "the goal holds in the twin before anybody did anything")
+
+    def _schedule(self, steps: tuple[Step, ...]) -> None:
+        times = [self._time(step.when) for step in steps]
+        for n, m, path in _contrary(steps, times):
+            self._wrong("unreachable", f"goal.steps[{n}] and [{m}] want two values of {path} at one time")
+        order = range(len(steps))
+        if all(time is not None for time in times):
+            order = sorted(order, key=lambda n: times[n] or 0.0)
+        elif len({step.when.anchor_device for step in steps}) == 1:
+            order = sorted(order, key=lambda n: steps[n].when.offset_min)
+        elif len(steps) > 1:
+            self._open("goal.steps: which comes first is not known; they were tried in the order given")
+        for number in order:
+            when = steps[number].when
+            if when.anchor_device is not None:
+                self._anchor(when.anchor_device, steps)
+            self._reach(steps[number].asserts, f"goal.steps[{number}]")
+
+    def _anchor(self, device_id: str, steps: tuple[Step, ...]) -> None:
+        device = self.devices.get(device_id)
+        if device is None:
+            self._wrong("unreachable", f"the schedule waits for {device_id!r}, which is not in the home")
+        elif not is_busy(device) and not _starts(steps, device_id) and _cycle(device) is not None:
+            self._wrong("unreachable", f"the schedule waits until {device_id} is done, but it is not running")
+        elif self._end_min(device_id) is None:
+            self._open(
+                f"when {device_id} is done is not known: in the twin a cycle does not end by itself yet"
+            )
+
+    def _end_min(self, device_id: str) -> float | None:
+        device = self.devices.get(device_id)
+        left = None if device is None else device.attributes.get("1.OperationalState.CountdownTime")
+        return left / 60 if isinstance(left, int | float) and not isinstance(left, bool) else None
+
+    def _time(self, when: When) -> float | None:
+        """Minutes after the episode began, of the relative time where there are two."""
+        if when.anchor_device is not None:
+            end = self._end_min(when.anchor_device)
+            return None if end is None else end + when.offset_min
+        return when.offset_min if when.at_min is not None and when.offset_min else when.at_min
+
+    def _movers(self, change: RoomChange) -> Iterator[str]:
+        """Devices of the room that can move the variable that way: one that has more to give, or one that
+        works against it and can be switched off."""
+        for device in self.devices.values():
+            ways = MOVERS.get(ALIASES.get(device.type, device.type), {}).get(change.variable, ())
+            if device.room != change.room or not ways:
+                continue
+            if (change.direction in ways and _has_more(device, change)) or _works_against(
+                device, change, ways
+            ):
+                yield device.id
+
+    # -- infeasible
+
+    def infeasible(self, goal: Goal, kind: str | None) -> None:
+        if kind == "temporal_contradiction":
+            self._temporal(goal)
+            return
+        asked = asked_asserts(goal)
+        if not asked and not goal.changes:
+            self._open("the goal does not say what was asked for (asserts, steps or changes)")
+            return
+        before = list(self.report.not_checked)
+        reasons = [
+            self._impossible(device_id, asked) for device_id in dict.fromkeys(a.device_id for a in asked)
+        ]
+        for change in goal.changes:
+            able = list(self._movers(change))
+            text = f"no device in {change.room} can {change.direction} its {change.variable} any further"
+            reasons.append(text if not able else None)
+        shown = [reason for reason in reasons if reason]
+        if shown:  # one impossible part makes the whole request so
+            self.report.shown += shown
+            self.report.not_checked[:] = before
+        elif self.report.not_checked == before:
+            done = "; ".join(str(order) for order in self.report.orders) or "a device of the room moves it"
+            self.report.orders.clear()
+            self._wrong("feasible", f"{kind or 'a refusal'}, but the home can do what was asked for: {done}")
+
+    def _impossible(self, device_id: str, asked: tuple[Assert, ...]) -> str | None:
+        device = self.devices.get(device_id)
+        if device is None:
+            return f"{device_id} is not in the home"
+        mine = [a for a in asked if a.device_id == device_id]
+        for one in mine:
+            beyond = _beyond_own_limits(device, one)
+            if beyond:
+                return beyond
+        kind = ALIASES.get(device.type, device.type)
+        wanted: dict[str, Value] = {}
+        for one in mine:
+            if kind in DEVICE_TYPES and schema_of(kind, one.attribute) is None:
+                if one.attribute in device.attributes:
+                    self._open(f"{device_id}: the twin's {kind} has no attribute {one.attribute} yet")
+                    return None
+                return f"{device_id} is a {kind} and has no {one.attribute}"
+            if one.value is not None:  # None: it was asked for, and it can be read
+                wanted[one.attribute] = one.value
+        orders = self._orders(device_id, wanted)
+        if orders is None:
+            named = ", ".join(f"{path} = {value!r}" for path, value in wanted.items())
+            return f"no command brings {device_id} to {named}"
+        if not isinstance(orders, str):
+            self.report.orders += orders
+        return None
+
+    def _temporal(self, goal: Goal) -> None:
+        if not goal.steps:
+            self._open("the goal does not say which times were asked for (steps)")
+            return
+        times = [self._time(step.when) for step in goal.steps]
+        shown: list[str] = []
+        unknown: list[str] = []
+        for number, step in enumerate(goal.steps):
+            when, where = step.when, f"goal.steps[{number}]"
+            if when.at_min is not None and when.at_min < 0:
+                shown.append(f"{where}: {-when.at_min:g} min before the request was made")
+            device = self.devices.get(when.anchor_device or "")
+            if when.anchor_device is not None and device is None:
+                shown.append(f"{where}: {when.anchor_device} is not in the home")
+            elif device is not None and _cycle(device) == 0 and not _starts(goal.steps, device.id):
+                shown.append(f"{where}: {device.id} is not running, so it is never done")
+            elif when.at_min is not None and (when.anchor_device or when.offset_min):
+                told = times[number]
+                if told is None:
+                    unknown.append(
+                        f"{where}: when {when.anchor_device} is done is not known: in the twin a cycle does"
+                        " not end by itself yet"
+                    )
+                elif abs(told - when.at_min) * 60 > when.tolerance_s:
+                    shown.append(f"{where}: {when.at_min:g} min from now is not {told:g} min from now")
+        for n, m, path in _contrary(goal.steps, times):
+            shown.append(f"goal.steps[{n}] and [{m}] want two values of {path} at one time")
+        self.report.shown += shown
+        if not shown and unknown:
+            for text in unknown:
+                self._open(text)
+        elif not shown:
+            self._wrong(
+                "feasible", "temporal_contradiction, but the times of goal.steps agree with each other"
+            )
+
+
+def _contrary(steps: tuple[Step, ...], times: list[float | None]) -> Iterator[tuple[int, int, str]]:
+    """Pairs of steps at one time that want two values of one attribute."""
+    for n, one in enumerate(steps):
+        for m in range(n):
+            first, second = times[n], times[m]
+            if first is None or second is None or first != second:
+                continue
+            for a in one.asserts:
+                for b in steps[m].asserts:
+                    same = (a.device_id, a.attribute) == (b.device_id, b.attribute)
+                    if same and not same_value(a.value, b.value):
+                        yield m, n, f"{a.device_id} {a.attribute}"
+
+
+def _cycle(device: DeviceState) -> Value:
+    """OperationalState of an appliance; None when the home does not say."""
+    return next(
+        (v for p, v in device.attributes.items() if p.endswith("OperationalState.OperationalState")), None
+    )
+
+
+def _starts(steps: tuple[Step, ...], device_id: str) -> bool:
+    return any(
+        a.device_id == device_id
+        and a.attribute.endswith("OperationalState.OperationalState")
+        and a.value == 1
+        for step in steps
+        for a in step.asserts
+    )
+
+
+def _has_more(device: DeviceState, change: RoomChange) -> bool:
+    """Whether a device has anything left to give. What the home does not say counts as left."""
+    attributes = device.attributes
+    on = attributes.get("1.OnOff.OnOff")
+    if change.variable == "illuminance":
+        if change.direction == "decrease":
+            return on is not False
+        level = attributes.get("1.LevelControl.CurrentLevel")
+        most = attributes.get("1.LevelControl.MaxLevel", 254)
+        return on is not True or (isinstance(level, int) and isinstance(most, int) and level < most)
+    percent = attributes.get("1.FanControl.PercentSetting")
+    full = on is True and percent == PERCENT
+    return not full or device.type == "air_conditioner"  # that one has a setpoint as well
+
+
+def _works_against(device: DeviceState, change: RoomChange, ways: tuple[str, ...]) -> bool:
+    """Whether the device works now, the other way: then switching it off helps."""
+    if change.variable == "illuminance" or not any(way != change.direction for way in ways):
+        return False
+    if device.attributes.get("1.OnOff.OnOff") is False:
+        return False
+    mode = next((v for p, v in device.attributes.items() if p.endswith("Thermostat.SystemMode")), None)
+    if mode is not None:  # 3 cools, 4 heats
+        return mode == (4 if change.direction == "decrease" else 3)
+    return device.attributes.get("1.OnOff.OnOff") is True
+
+
+def _beyond_own_limits(device: DeviceState, one: Assert) -> str | None:
+    prefix, _, name = one.attribute.rpartition(".")
+    if name not in LIMITS or isinstance(one.value, bool) or not isinstance(one.value, int | float):
+        return None
+    low, high = (device.attributes.get(f"{prefix}.{limit}") for limit in LIMITS[name])
+    if not isinstance(low, int | float) or not isinstance(high, int | float) or low <= one.value <= high:
+        return None
+    return f"{device.id}: {name} {one.value:g} is outside {low:g} to {high:g}"
