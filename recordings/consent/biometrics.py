@@ -98,7 +98,7 @@ class Biometrics:
         return True
 
     def without_consent(self, at: date | None = None) -> list[Path]:
-        """Folders of persons who have not agreed, or not any more: `hearth consent due --delete` takes them."""
+        """Folders of persons who have not agreed, or not any more; `hearth consent due` lists them."""
         if not self.folder.is_dir():
             return []
         book = ConsentBook.open(self.data)

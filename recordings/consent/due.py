@@ -13,7 +13,15 @@ from typing import Any
 from dsp.errors import InputError
 from recordings.consent.book import ConsentBook
 from recordings.consent.collect import collect
-from recordings.consent.erase import Work, carry_out, delete, delete_episodes, give_new_hashes, tell
+from recordings.consent.erase import (
+    Work,
+    carry_out,
+    delete,
+    delete_episodes,
+    give_new_hashes,
+    tell,
+    tidy_releases,
+)
 from recordings.consent.judge import Judge, Outcome
 from recordings.consent.present import episode_key
 from recordings.consent.survey import ERASED, WORK, Found, survey
@@ -118,6 +126,7 @@ def delete_due(
     work.save()
     carry_out(steps, work, report.outcome)
     delete_episodes(going, work, report.outcome)
+    tidy_releases(found, work)
     give_new_hashes(found, going, work, report.outcome)
     book.drop_visits(episode_key(e.profile) for e in going if e.profile is not None)
     now = survey(found.data, found.roots)

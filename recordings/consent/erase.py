@@ -19,7 +19,7 @@ from typing import Any
 
 from dsp.errors import InputError
 from recordings.consent.contents import TREES, without_members
-from recordings.consent.judge import REEXPORT, Outcome, Step
+from recordings.consent.judge import CHECKSUMS, REEXPORT, Outcome, Step
 from recordings.consent.provenance import PROVENANCE
 from recordings.consent.survey import Found, Survey, files_below
 from recordings.consent.traces import Traces
@@ -142,6 +142,38 @@ def _mark(root: Path, missing: list[str], traces: Traces) -> None:
         "missing": sorted(told),
     }
     write_atomic(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def tidy_releases(found: Survey, work: Work) -> None:
+    """Releases that are marked: what was deleted leaves their checksums and provenance, and the mark goes
+    into the checksums. Raises StorageError."""
+    for root in found.releases:
+        if not (root / REEXPORT).is_file():
+            continue
+        for name in (PROVENANCE, CHECKSUMS):
+            path = root / name
+            if not path.is_file():
+                continue
+            text = path.read_text(encoding="utf-8")
+            rows = [row for row in text.splitlines() if _is_there(root, name, row)]
+            if name == CHECKSUMS:
+                rows = [row for row in rows if row[66:] != REEXPORT]
+                rows = sorted(
+                    [*rows, f"{sha256_file(root / REEXPORT)}  {REEXPORT}"], key=lambda row: row[66:]
+                )
+            fresh = "".join(f"{row}\n" for row in rows)
+            if fresh != text:
+                work.touch([path])
+                write_atomic(path, fresh.encode())
+
+
+def _is_there(root: Path, name: str, row: str) -> bool:
+    """Whether the file that a line of provenance or checksums is about still is there."""
+    try:
+        output = row[66:] if name == CHECKSUMS else json.loads(row)["output"]
+        return (root / str(output)).is_file()
+    except (ValueError, KeyError, TypeError):
+        return True  # no line of ours: nobody's to take out
 
 
 def delete(path: Path, keep: Iterable[str] = ()) -> None:

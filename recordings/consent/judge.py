@@ -14,7 +14,7 @@ from recordings.consent.traces import AnchorSearch, Traces
 from recordings.marker import MANIFEST
 
 REEXPORT = "REEXPORT.json"
-_CHECKSUMS = "checksums.sha256"
+CHECKSUMS = "checksums.sha256"
 
 
 @dataclass
@@ -115,7 +115,7 @@ class Judge:
         relative = path.relative_to(self.found.root_of(path))
         if any(self.traces.in_file_name(part) for part in relative.parts):
             return Verdict("delete", "is called after the person")
-        if release is not None and path.name in (PROVENANCE, REEXPORT, _CHECKSUMS):
+        if release is not None and path.name in (PROVENANCE, REEXPORT, CHECKSUMS):
             return self._try(look, path)
         rows = (
             [r for r in self._rows.get(release, []) if r.output == path.relative_to(release).as_posix()]

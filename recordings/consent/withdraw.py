@@ -19,6 +19,7 @@ from recordings.consent.erase import (
     delete_episodes,
     give_new_hashes,
     tell,
+    tidy_releases,
 )
 from recordings.consent.judge import Judge, Outcome
 from recordings.consent.people import USES, new_pseudonym
@@ -173,6 +174,7 @@ def _run(
     for folder in biometrics:
         with storage_errors(folder, "delete"):
             shutil.rmtree(folder)
+    tidy_releases(found, work)
     give_new_hashes(found, going, work, report.outcome)
     keys = {key for episode in going for key in episode.keys}
     book.drop_visits(keys | {v.episode for v in book.people.visits if v.episode in traces.episodes})
