@@ -10,6 +10,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -320,6 +321,34 @@ def test_doa(folder: Path, tmp_path: Path):
     lines = table.read_text().splitlines()
     assert lines[0] == "time_s,azimuth_deg,elevation_deg,confidence,track,uncertainty_deg,active"
     assert len(lines) == 1 + run.json["windows"] == 11
+
+
+def test_process(folder: Path, episode: str, tmp_path: Path):
+    broken = tmp_path / "day" / "broken"
+    shutil.copytree(folder / episode, broken)
+    (broken / "foa_24k.wav").unlink()
+    unfinished = tmp_path / "day" / "unfinished"
+    shutil.copytree(folder / episode, unfinished)
+    (unfinished / "manifest.json").unlink()
+    args = (
+        "process",
+        "verify",
+        folder / episode,
+        tmp_path,
+        "--out",
+        tmp_path / "out",
+        "--workers",
+        1,
+        "--json",
+    )
+    run = hearth(folder, *args)
+    assert run.code == 1, run.stderr
+    assert_documented("process", run.json)
+    assert (run.json["done"], run.json["episodes"], len(run.json["quarantined"])) == (1, 3, 1)
+    assert run.json["quarantined"][0]["episode"] == "day/broken"
+    assert run.json["skipped"][0]["episode"] == "day/unfinished"
+    again = hearth(folder, *args)
+    assert again.code == 1 and (again.json["done"], again.json["already_done"]) == (0, 1)
 
 
 def test_doctor_and_init(folder: Path, tmp_path: Path):
