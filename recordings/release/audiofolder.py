@@ -2,7 +2,8 @@
 
     data/<split>/<id>.wav           24 kHz, 4 channels: W, Y, Z, X; SN3D
     data/<split>/<id>.mp4           pictures of the main camera
-    data/<split>/metadata.jsonl     one line per episode: file_name, video_file_name, id, request ...
+    data/<split>/metadata.jsonl     one line per episode: file_name, video_file_name (video_path where some
+                                    have no pictures), id, request, grounding ...
     sidecar/<id>.json               the whole profile, geometry, and the true times
 
 `file_name` is what AudioFolder goes by. Nested values would be guessed at by Arrow, so the metadata holds
@@ -32,7 +33,9 @@ def export(
     """See recordings.release.options.Exporter."""
     report = ExportReport()
     tables: dict[str, list[dict[str, Any]]] = {}
-    pictures = any("" in item.cameras for item in items)
+    # The library takes a null in no `*_file_name` column: with pictures of some only it is a plain one.
+    everywhere = all("" in item.cameras for item in items)
+    anywhere = any("" in item.cameras for item in items)
     for item in items:
         folder = f"data/{_HF_SPLITS[item.split]}"
         sound = item.write_sound(out / folder / f"{item.id}.wav")
@@ -48,14 +51,15 @@ def export(
         write_json(out / "sidecar" / f"{item.id}.json", told)
         report.holds.append(Holds(f"sidecar/{item.id}.json", item.id, of=("episode.yaml", TIMELINE)))
         row = _row(item, told, sound.frames)
-        if pictures:
-            row["video_file_name"] = video
+        if anywhere:
+            row["video_file_name" if everywhere else "video_path"] = video
         tables.setdefault(folder, []).append(row)
         advance(1)
     for folder, rows in tables.items():
         write_jsonl(out / folder / "metadata.jsonl", rows)
         report.holds += [Holds(f"{folder}/metadata.jsonl", row["id"], of=("episode.yaml",)) for row in rows]
-    report.facts = {"video_column": pictures}
+    column = "video_file_name" if everywhere else "video_path"
+    report.facts = {"video_column": column if anywhere else None}
     return report
 
 

@@ -1,11 +1,11 @@
 """Releases as a tree in the manner of BIDS, with recordings as the draft BEP047 has them (audio and video of
 behaving subjects in `beh/`).
 
-    dataset_description.json, README.md, participants.tsv, participants.json, .bidsignore
+    dataset_description.json, README.md, participants.tsv, participants.json, scans.json, .bidsignore
     sub-<speaker>/ses-<session>/sub-.._ses-.._scans.tsv            each recording and when it began
     sub-<speaker>/ses-<session>/beh/sub-.._ses-.._task-request_acq-<id>_audio.wav, .json
                                         .._task-request_acq-<id>[_recording-<camera>]_video.mkv, .json
-                                        .._task-request_acq-<id>_beh.json      the episode: profile, geometry
+                                        .._task-request_acq-<id>_beh.tsv, .json    what was asked; the episode
 
 BIDS labels have letters and digits only; the sidecars have the ids as they are. The standard as released has
 no `_audio` and `_video` yet: `.bidsignore` names them, so that its validator looks at everything else.
@@ -26,13 +26,24 @@ from recordings.release.tables import table, write_json, write_text
 
 _TASK = "request"
 _VERSION = "1.10.0"
+_ASKED = {
+    "request": "What was said",
+    "speaker": "Id of the speaker",
+    "grounding": "G0 speech, G1 gesture, G2 sound, G3 space, G4 user identity",
+    "query": "Q1 state inquiry, Q2 explicit control, Q3 workflow scheduling, Q4 implicit intent",
+    "feasibility": "feasible, or the kind of infeasibility",
+    "difficulty": "easy, medium or hard, of feasible requests",
+    "target_device": "Id of the device that is meant; n/a: there is none",
+}
 
 
 def export(
     items: Sequence[ReleaseItem], out: Path, options: ReleaseOptions, advance: Callable[[float], None]
 ) -> ExportReport:
     """See recordings.release.options.Exporter."""
-    report = ExportReport(plain=["dataset_description.json", "participants.json", ".bidsignore"])
+    report = ExportReport(
+        plain=["dataset_description.json", "participants.json", "scans.json", ".bidsignore"]
+    )
     subjects = labels({item.participant or "unknown" for item in items})
     sessions = labels({item.episode.profile.session for item in items})
     episodes = labels({item.id for item in items})
@@ -51,6 +62,10 @@ def export(
         write_text(out / name, table([["filename", "acq_time", "episode"], *rows], "\t", "n/a"))
         report.holds += [Holds(name, item, of=("episode.yaml", TIMELINE)) for item in of_scans[name]]
     _write_participants(items, out, subjects)
+    write_json(
+        out / "scans.json",
+        {"acq_time": {"Description": "When it began, UTC"}, "episode": {"Description": "Id of the episode"}},
+    )
     write_json(
         out / "dataset_description.json",
         {
@@ -133,8 +148,13 @@ def _write_item(
             },
             report,
         )
-    profile = {"TaskName": _TASK, "Episode": {key: told[key] for key in told if key != "clocks"}}
-    _sidecar(item, out, f"{base}_beh.json", profile, report)
+    profile = told["profile"]
+    columns = list(_ASKED)
+    write_text(out / f"{base}_beh.tsv", table([columns, [profile[key] for key in columns]], "\t", "n/a"))
+    report.holds.append(Holds(f"{base}_beh.tsv", item.id, of=("episode.yaml",)))
+    about = {key: {"Description": text} for key, text in _ASKED.items()}
+    whole = {key: told[key] for key in told if key != "clocks"}
+    _sidecar(item, out, f"{base}_beh.json", {"TaskName": _TASK, **about, "Episode": whole}, report)
     return rows
 
 
@@ -196,8 +216,9 @@ def readme(items: Sequence[ReleaseItem], report: ExportReport) -> str:
     """The format's part of README.md."""
     return (
         "A tree in the manner of BIDS: one subject per speaker, recordings in `beh/` as the draft BEP047\n"
-        "has them (`_audio.wav`, `_video.mkv`, each with a JSON sidecar), `_beh.json` with the episode's\n"
-        "profile and geometry, `_scans.tsv` with the time of each recording in UTC. The sidecars hold\n"
-        "the true times in ns (`Clock`, `FrameTimes`). BIDS as released has no `_audio` and `_video`:\n"
+        "has them (`_audio.wav`, `_video.mkv`, each with a JSON sidecar), `_beh.tsv` with the request,\n"
+        "`_beh.json` with the episode's profile and geometry, `_scans.tsv` with the time of each recording\n"
+        "in UTC. The sidecars hold the true times in ns (`Clock`, `FrameTimes`). BIDS as released has no\n"
+        "`_audio` and `_video`:\n"
         "`.bidsignore` names them.\n"
     )

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -42,6 +42,17 @@ _PLAIN = frozenset({"LICENSE", "README.md"})  # hold nothing of any one episode
 _HIDDEN = frozenset({".bidsignore"})
 
 
+class NothingGoesOut(CheckFailed):
+    """No episode may go out; `left_out` says why."""
+
+    def __init__(self, left_out: Sequence[LeftOut]) -> None:
+        codes = Selection((), tuple(left_out)).codes()
+        told = ", ".join(f"{number} {code}" for code, number in codes.items())
+        first = f"; {left_out[0].path}: {left_out[0].why}" if left_out else ""
+        super().__init__(f"no episode may go out ({told}){first}")
+        self.left_out = tuple(left_out)
+
+
 @dataclass(frozen=True)
 class Release:
     """What became of an export. existing: it was there already, of the same episodes and options."""
@@ -62,9 +73,17 @@ class Release:
             **{key: self.facts[key] for key in ("key", "numbers", "options", "split_by", "clipped", "notes")},
             "files": self.files,
             "bytes": self.bytes,
-            "left_out": [{"path": str(one.path), "code": one.code, "why": one.why} for one in self.left_out],
+            "left_out": [one.to_dict() for one in self.left_out],
             "existing": self.existing,
         }
+
+
+Bar = Callable[[str, float | None], AbstractContextManager[Callable[[float], None]]]
+
+
+@contextmanager
+def _no_bar(what: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    yield lambda amount: None
 
 
 def export_release(
@@ -79,16 +98,13 @@ def export_release(
     need_accepted: bool = True,
     resume: bool = False,
     replace: bool = False,
-    looking: Callable[[float], None] = lambda episodes: None,
-    begin: Callable[[int], None] = lambda episodes: None,
-    advance: Callable[[float], None] = lambda episodes: None,
+    bar: Bar = _no_bar,
 ) -> Release:
     """Export the episodes below `paths` that may go out as one release of a format.
 
     mixed: with split_by, leave out episodes that would be in two splits (otherwise they are an error).
-    need_accepted: see `select`. resume: an existing release of the same is taken as it is. replace: an
-    existing one is replaced when the new one is whole. looking, begin, advance: progress of the selection,
-    how many go out, and episodes written.
+    need_accepted: see `select`. resume: an existing release of the very same is taken as it is. replace: an
+    existing one is replaced when the new one is whole. bar: `recordings.terminal.progress`, or nothing.
 
     Raises CheckFailed when no episode may go out, or privacy cannot be guaranteed; InputError for a wrong
     format, splits that cannot be made, or an `out` that exists; StorageError, after which the same call goes
@@ -97,10 +113,11 @@ def export_release(
     write = exporter(format_name)
     options, out = options or ReleaseOptions(), Path(out)
     _check_out(out, paths, resume, replace)
-    selection = select(paths, need_accepted=need_accepted, advance=looking)
+    with bar("looking through episodes", None) as advance:
+        selection = select(paths, need_accepted=need_accepted, advance=advance)
     chosen, splits, left_out = _placed(selection, split_by, sizes, mixed)
     if not chosen:
-        raise CheckFailed(_nothing(left_out))
+        raise NothingGoesOut(left_out)
     ids = _ids([Episode.open(path) for path in chosen])
     manifests = {path: sha256_file(path / MANIFEST) for path in chosen}
     key = _key(format_name, options, split_by, [(ids[p], manifests[p], splits[p]) for p in chosen])
@@ -111,8 +128,8 @@ def export_release(
         media = _begin(partial, key, format_name, chosen, options)
         items = [ReleaseItem(ids[path], path, splits[path], manifests[path], media) for path in chosen]
         items.sort(key=lambda item: item.id)
-        begin(len(items))
-        report = write(items, partial, options, advance)
+        with bar(f"writing {out.name}", len(items)) as advance:
+            report = write(items, partial, options, advance)
         facts = _seal(partial, items, format_name, options, split_by, key, report)
         names = release_files(partial)
         size = sum((partial / name).stat().st_size for name in (*names, CHECKSUMS))
@@ -172,13 +189,6 @@ def _unit(path: Path, split_by: str) -> Unit:
     keys = persons_of(profile) if split_by == "participant" else ((room,) if room else ())
     feasible = "feasible" if profile.feasibility in (None, "feasible") else "infeasible"
     return Unit(str(path), frozenset(keys), f"{profile.grounding} {profile.query} {feasible}")
-
-
-def _nothing(left_out: Sequence[LeftOut]) -> str:
-    codes = Selection((), tuple(left_out)).codes()
-    told = ", ".join(f"{number} {code}" for code, number in codes.items())
-    first = f"; {left_out[0].path}: {left_out[0].why}" if left_out else ""
-    return f"no episode may go out ({told or 'there is none'}){first}"
 
 
 def _ids(episodes: Sequence[Episode]) -> dict[Path, str]:

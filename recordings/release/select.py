@@ -29,6 +29,10 @@ class LeftOut:
     code: str
     why: str
 
+    def to_dict(self) -> dict[str, str]:
+        """Plain data, for --json."""
+        return {"path": str(self.path), "code": self.code, "why": self.why}
+
 
 @dataclass(frozen=True)
 class Selection:
