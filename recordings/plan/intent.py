@@ -41,13 +41,11 @@ _MISSING = {
     "private": "no blind",
     "outlook": "no blind",
 }
+_WITH_A_LIMIT = ("fan", "humidifier", "air_purifier")
 _LIMIT = {
-    "cooler": "It cools as much as it can already.",
-    "warmer": "It heats as much as it can already.",
+    "cooler": "The fan runs at one hundred percent already, and nothing else cools there.",
     "moister": "The humidifier runs at one hundred percent already.",
     "cleaner": "The air purifier runs at one hundred percent already.",
-    "private": "The blind is closed already.",
-    "outlook": "The blind is open already.",
 }
 HEAT = 4  # Thermostat.SystemMode
 
@@ -76,7 +74,8 @@ def intents(room: PlanRoom, feasibility: str, place: str, rng: random.Random) ->
                 why = f"There is {_MISSING[key]} in {place}."
                 found.append(_intent(key, None, room, {}, why))
         elif feasibility == "physical_limit":
-            if len(helpers) == 1 and key in _LIMIT:
+            # An air conditioner at its limit has a setpoint left to try; a blind is done, not at a limit.
+            if len(helpers) == 1 and key in _LIMIT and helpers[0].type in _WITH_A_LIMIT:
                 states = {helpers[0].id: _at_limit(key, helpers[0].type)}
                 found.append(_intent(key, helpers[0], room, states, _LIMIT[key]))
         else:

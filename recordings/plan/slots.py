@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 from recordings.combinations import COMBINATIONS
 from recordings.profile import Difficulty, Feasibility, Grounding, Query
@@ -44,7 +45,8 @@ def slot(cell: int, feasible: bool, number: int) -> Slot:
         difficulty = DIFFICULTIES[(number + cell) % 3]
         return Slot(grounding, query, True, number, "feasible", difficulty)
     kinds = INFEASIBLE[query]
-    return Slot(grounding, query, False, number, kinds[(number + cell) % len(kinds)], None)
+    turn = number + get_args(Grounding).index(grounding)
+    return Slot(grounding, query, False, number, kinds[turn % len(kinds)], None)
 
 
 def slots(per_cell: int, already: dict[tuple[int, bool], int]) -> list[Slot]:
