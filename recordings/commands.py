@@ -30,9 +30,11 @@ Capsules = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
+    from recordings import consent_command
     from recordings.process_command import process
 
     app.command("import", rich_help_panel="Record")(import_)
+    consent_command.register(app)
     app.command(rich_help_panel="Record")(repair)
     app.command(rich_help_panel=_LOOK)(episodes)
     app.command(rich_help_panel=_LOOK)(verify)

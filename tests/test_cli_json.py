@@ -367,6 +367,30 @@ def test_doctor_and_init(folder: Path, tmp_path: Path):
     again = hearth(tmp_path, "init", "--json")
     assert again.code == 2 and "--force" in again.stderr and again.stdout == ""
     assert hearth(tmp_path, "init", "--force", "--json").code == 0
+def test_consent(folder: Path, episode: str, tmp_path: Path):
+    data = tmp_path / "data"
+    shutil.copytree((folder / episode).parent, data / "day1")
+    where = ("--data", data, "--json")
+    given = ("add", "anna", "--until", "2099-01-01", "--form", "paper", "--use", "sharing")
+    for command, args, code in (
+        ("add", given[1:], 0),
+        ("visitor", (data / "day1" / Path(episode).name,), 0),
+        ("list", (), 0),
+        ("show", ("anna",), 0),
+        ("due", (), 0),
+        ("due", ("--on", "2099-06-01"), 0),
+        ("check", (), 0),
+        ("withdraw", ("anna", "--dry-run"), 0),
+        ("withdraw", ("anna",), 0),
+    ):
+        run = hearth(folder, "consent", command, *args, *where)
+        assert run.code == code, run.stderr
+        assert_documented(f"consent {command}", run.json)
+    (data / "consent" / "audit.jsonl").write_text("{}\n")
+    run = hearth(folder, "consent", "check", *where)
+    assert (run.code, run.json["ok"]) == (1, False)
+
+
 
 
 def test_calibrate_capsules(tmp_path: Path):

@@ -12,6 +12,7 @@ from typing import Any
 from dsp.errors import InputError
 from recordings.consent.book import ConsentBook
 from recordings.consent.collect import collect
+from recordings.consent.contents import Look
 from recordings.consent.erase import (
     Work,
     carry_out,
@@ -24,8 +25,8 @@ from recordings.consent.erase import (
 from recordings.consent.judge import Judge, Outcome
 from recordings.consent.people import USES, new_pseudonym
 from recordings.consent.present import persons_of
-from recordings.consent.survey import BIOMETRICS, ERASED, WORK, Found, Survey, survey
-from recordings.consent.traces import Traces
+from recordings.consent.survey import BIOMETRICS, ERASED, WORK, Found, Survey, files_below, survey
+from recordings.consent.traces import AnchorSearch, Traces
 from recordings.marker import state_of
 from recordings.storage import fsync_folder, storage_errors, write_atomic
 
@@ -251,3 +252,21 @@ def erased_hashes(consent_folder: Path) -> set[str]:
         with storage_errors(path, "read"):
             found |= set(path.read_text(encoding="ascii").split())
     return found
+
+
+def come_back(data_folder: str | Path, also: Sequence[str | Path], advance: Advance) -> list[str]:
+    """Files, also inside archives and episodes, whose content was deleted once. Raises InputError,
+    StorageError."""
+    data = Path(data_folder)
+    hashes = erased_hashes(ConsentBook.open(data).folder)
+    if not hashes:
+        return []
+    found = survey(data, [Path(folder) for folder in also])
+    look = Look(Traces("", hashes=hashes), AnchorSearch([]))
+    paths = [*found.files, *(path for e in found.episodes for path in files_below(e.path))]
+    back = []
+    for path in sorted(paths):
+        advance(1)
+        if not path.is_symlink() and look.file(path).action != "keep":
+            back.append(str(path))
+    return back
