@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
     from recordings import consent_command
     from recordings.process_command import process
+    from recordings.review_command import review
 
     app.command("import", rich_help_panel="Record")(import_)
     consent_command.register(app)
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=_LOOK)(align)
     app.command(rich_help_panel=_LOOK)(report)
     app.command("export-audio", rich_help_panel=_LOOK)(export_audio)
+    app.command(rich_help_panel=_LOOK)(review)
     app.command(rich_help_panel=_LOOK)(trim)
     app.command(rich_help_panel=_LOOK)(convert)
     app.command(rich_help_panel="Release")(process)

@@ -69,8 +69,8 @@ class Sound:
         return self.frames / self.rate_hz
 
 
-def picture_sound(reader: SoundReader) -> Sound | None:
-    """Read the sound once for the pictures and once for the MP3; None when there are no frames."""
+def picture_sound(reader: SoundReader, with_mp3: bool = True) -> Sound | None:
+    """Read the sound once for the pictures and once for the MP3, if wanted; None when there are no frames."""
     if reader.frames == 0:
         return None
     columns = min(COLUMNS, reader.frames)
@@ -96,7 +96,7 @@ def picture_sound(reader: SoundReader) -> Sound | None:
     problems = list(reader.audio.problems)
     heard_s = min(reader.frames / reader.rate_hz, MP3_SECONDS)
     try:
-        mp3 = encode_mp3(reader, gain, heard_s)
+        mp3 = encode_mp3(reader, gain, heard_s) if with_mp3 else b""
     except Exception as error:  # a page without sound is better than none; FFmpeg builds differ
         mp3 = b""
         problems.append(f"the sound to listen to could not be made: {error}")

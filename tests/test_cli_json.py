@@ -323,6 +323,22 @@ def test_doa(folder: Path, tmp_path: Path):
     assert len(lines) == 1 + run.json["windows"] == 11
 
 
+def test_review(folder: Path, episode: str, tmp_path: Path):
+    from recordings.review.log import append, make_review
+
+    copy = tmp_path / "s1" / "ep1"
+    shutil.copytree(folder / episode, copy)
+    for who, decision, reasons in (("Ann", "accept", ()), ("Ben", "reject", ("sync",))):
+        append(copy.parent, make_review(copy, who, decision, reasons))
+    run = hearth(tmp_path, "review", "s1", "--summary", "--csv", "x.csv", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("review", run.json)
+    assert run.json["disputed_episodes"] == [str(copy)] and run.json["reasons"] == {"sync": 1}
+    assert run.json["agreement"]["pairs"][0]["table"] == [0, 1, 0, 0]
+    rows = (tmp_path / "x.csv").read_text().splitlines()
+    assert len(rows) == 3 and rows[2].startswith("s1,ep1,disputed,Ben,reject,sync,,")
+
+
 def test_process(folder: Path, episode: str, tmp_path: Path):
     broken = tmp_path / "day" / "broken"
     shutil.copytree(folder / episode, broken)
@@ -507,6 +523,9 @@ WRONG = {
     "missing file to import": (("import", "nothing.wav", *AMBIX), "nothing.wav"),
     "missing folder to verify": (("verify", "nothing", "--json"), "nothing"),
     "missing folder of a report": (("report", "nothing", "--json"), "nothing"),
+    "missing folder to review": (("review", "nothing", "--json"), "nothing"),
+    "nothing to review": (("review", "folder", "--json"), "no episode"),
+    "no such filter": (("review", "data", "--only", "bogus", "--json"), "bogus"),
     "missing data folder": (("episodes", "nothing", "--json"), "nothing"),
     "file instead of a data folder": (("episodes", "foa.wav", "--json"), "foa.wav"),
     "file instead of an episode": (("report", "foa.wav", "--json"), "foa.wav"),

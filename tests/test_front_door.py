@@ -29,6 +29,7 @@ PANELS = {
         "doa",
         "align",
         "report",
+        "review",
         "trim",
         "convert",
         "export-audio",

@@ -37,11 +37,12 @@ UNDEFINED = Measure(None)
 
 @dataclass(frozen=True)
 class PairAgreement:
-    """Two reviewers over the episodes that both reviewed. table: rows the first one's accept, reject."""
+    """Two reviewers over the episodes that both reviewed. table: how many of them both accepted, only the
+    first accepted, only the second accepted, both rejected."""
 
     reviewers: tuple[str, str]
     episodes: int
-    table: tuple[tuple[int, int], tuple[int, int]]
+    table: tuple[int, int, int, int]
     percent: Measure
     kappa: Measure
     ac1: Measure
@@ -104,7 +105,7 @@ def _pair(both: Sequence[tuple[Review, ...]]) -> PairAgreement:
     (a, b), (c, d) = table.tolist()
     names = both[-1][0].reviewer, both[-1][1].reviewer
     return PairAgreement(
-        names, len(both), ((a, b), (c, d)), percent_agreement(table), cohen_kappa(table), gwet_ac1(table)
+        names, len(both), (a, b, c, d), percent_agreement(table), cohen_kappa(table), gwet_ac1(table)
     )
 
 

@@ -123,9 +123,10 @@ class Browser:
         self.until("location.protocol === 'http:' && document.readyState === 'complete' && !!document.body")
 
     def press(self, key: str) -> None:
-        """A key of the keyboard."""
+        """A key of the keyboard; one with a name (ArrowLeft) writes no text."""
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, text=key if kind == "keyDown" else "")
+            text = key if kind == "keyDown" and len(key) == 1 else ""
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, text=text)
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
         """A PNG of what is seen, or of the whole page."""

@@ -143,7 +143,7 @@ def test_agreement_over_episodes() -> None:
     assert found.episodes == 10 and found.percent.value == pytest.approx(90.0)
     assert found.kappa == cohen_kappa(table) and found.ac1 == gwet_ac1(table)
     (pair,) = found.pairs
-    assert pair.reviewers == ("Ann", "Ben") and pair.table == ((6, 1), (0, 3)) and pair.kappa == found.kappa
+    assert pair.reviewers == ("Ann", "Ben") and pair.table == (6, 1, 0, 3) and pair.kappa == found.kappa
     by_reason = {one.reason: one for one in found.reasons}
     assert (by_reason["sync"].both, by_reason["sync"].one, by_reason["sync"].neither) == (2, 1, 7)
     assert by_reason["sync"].specific == pytest.approx(0.8)
@@ -155,5 +155,5 @@ def test_agreement_over_episodes() -> None:
     ]
     more = agreement(episodes)
     assert more.kappa.value is None and more.episodes == 12 and len(more.pairs) == 2
-    assert more.pairs[1].reviewers == ("Ben", "Eve") and more.pairs[1].table == ((1, 1), (0, 0))
+    assert more.pairs[1].reviewers == ("Ben", "Eve") and more.pairs[1].table == (1, 1, 0, 0)
     assert agreement([]).episodes == 0 and agreement([]).ac1.value is None

@@ -43,7 +43,7 @@ def test_a_token_is_asked_for_before_anything_is_taken() -> None:
 
 def test_addresses() -> None:
     assert parse("[::1]:80", "--host") == ("::1", 80)
-    with pytest.raises(InputError, match="--host.*'nowhere'"):
+    with pytest.raises(InputError, match=r"--host.*nowhere"):
         parse("nowhere", "--host")
     first = bind("127.0.0.1:0", "--port", "Give another")
     with first.socket, pytest.raises(DeviceError, match="Give another"):

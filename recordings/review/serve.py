@@ -1,0 +1,27 @@
+"""Serves the page of `hearth review` until Ctrl-C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import uvicorn
+
+from recordings.review.app import Desk, make_app
+from recordings.web.address import Listening
+
+
+def serve(desk: Desk, listening: Listening, ready: Callable[[], None] | None = None) -> None:
+    """Serve on a bound socket; `ready` is called when the page can be opened. Ends at Ctrl-C or SIGTERM."""
+    config = uvicorn.Config(
+        make_app(desk, listening),
+        http="h11",
+        ws="none",
+        limit_concurrency=64,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    if ready is not None:
+        ready()  # the socket listens already: a browser that is quicker than the server waits in its queue
+    uvicorn.Server(config).run(sockets=[listening.socket])
