@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process_episodes import record_one, vary
 
+from bench.made_episodes import record_one, vary
 from dsp.errors import InputError
 from recordings import Episode
 from recordings.manifest import write_manifest
@@ -92,7 +92,7 @@ def test_a_step_runs_once_until_something_it_depends_on_changes(one: Path, tmp_p
     results = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     assert results[2] == {
         "episode": "day/ep2",
-        "result": {"nan": None, "request": "stop number ep2", "threads": "1"},
+        "result": {"nan": None, "request": "stop that number ep2", "threads": "1"},
     }
     done = json.loads((out / "day" / "ep2" / DONE).read_text())
     assert done["files"]["deep/frames.txt"]["sha256"] == made["day/ep2/deep/frames.txt"]
@@ -104,7 +104,7 @@ def test_a_step_runs_once_until_something_it_depends_on_changes(one: Path, tmp_p
     # A result that somebody took a file out of, an episode with another content, another parameter.
     (out / "day" / "ep0" / "deep" / "frames.txt").unlink()
     profile = data / "day" / "ep1" / "episode.yaml"
-    profile.write_text(profile.read_text().replace("stop number ep1", "stop that now"))
+    profile.write_text(profile.read_text().replace("stop that number ep1", "stop that now"))
     write_manifest(data / "day" / "ep1")
     assert run("process_steps:frames", data, out).done == 2
     assert {line.split()[1] for line in lines(log)[8:]} == {"ep0", "ep1"}
@@ -221,11 +221,11 @@ def test_a_lock_is_free_when_its_owner_is_gone(tmp_path: Path):
 def test_commands_and_our_own_steps(one: Path, tmp_path: Path):
     data = tmp_path / "data"
     for name in ("a", "b"):
-        vary(one, data / "it's a day", name)
+        vary(one, data / "it-is-a-day", name)
     command = "cp {episode}/foa_24k.wav {out}/{name}"
     out = tmp_path / "copies"
     assert run(command, data, out, settings={"name": "sound.wav"}).done == 2
-    copy = out / "it's a day" / "b" / "sound.wav"
+    copy = out / "it-is-a-day" / "b" / "sound.wav"
     assert copy.read_bytes() == (one / "foa_24k.wav").read_bytes()
     failed = run("cp {episode}/nothing {out}", data, tmp_path / "none", Limits(tries=1))
     assert {entry["reason"] for entry in failed.quarantined} == {"RuntimeError: cp ended with code 1"}
@@ -237,7 +237,7 @@ def test_commands_and_our_own_steps(one: Path, tmp_path: Path):
     made = Episode.open(one)
     import soundfile
 
-    sound, rate = soundfile.read(out / "it's a day" / "a" / "foa.wav", dtype="float32")
+    sound, rate = soundfile.read(out / "it-is-a-day" / "a" / "foa.wav", dtype="float32")
     assert rate == 24000
     assert (sound == made.audio(24000)).all(), "the release form is the same conversion"
     first = tree(out)

@@ -1,16 +1,18 @@
-"""Many small episodes, each with another content, from one that was recorded: for tests and bench/."""
+"""Many small episodes, each with another content, from a few that were recorded: for bench/ and tests."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 import dsp
 from recordings import Episode, EpisodeWriter, Profile
 from recordings.manifest import write_manifest
 from recordings.marker import MANIFEST
+from recordings.profile import profile_to_yaml
 
 RATE = 48000
 
@@ -34,13 +36,19 @@ def record_one(root: Path, seconds: float = 0.5) -> Path:
 def vary(one: Path, session: Path, name: str) -> Path:
     """Another finished episode: files are shared with `one`, but for the profile, which is another."""
     path = session / name
-    (path / "foa_48k").mkdir(parents=True)
-    for source in (p for p in one.rglob("*") if p.is_file()):
+    path.mkdir(parents=True)
+    for source in (p for p in sorted(one.rglob("*")) if p.is_file()):
         if source.name not in ("episode.yaml", MANIFEST):
-            os.link(source, path / source.relative_to(one))
-    text = (one / "episode.yaml").read_text(encoding="utf-8")
-    text = text.replace("id: one", f"id: {name}").replace("stop that", f"stop number {name}")
+            target = path / source.relative_to(one)
+            target.parent.mkdir(exist_ok=True)
+            os.link(source, target)
+    profile = Episode.open(one).profile
+    changed = {
+        "id": name,
+        "session": session.name,
+        "request": f"{profile.request or ''} number {name}".strip(),
+    }
+    text = profile_to_yaml(msgspec.structs.replace(profile, **changed))
     (path / "episode.yaml").write_text(text, encoding="utf-8")
     write_manifest(path)
-    assert Episode.open(path).profile.id == name
     return path
