@@ -84,21 +84,10 @@ def export(
         left_out = error.left_out if isinstance(error, NothingGoesOut) else ()
         rows = [one.to_dict() for one in left_out]
         nothing = {"files": 0, "bytes": 0, "clipped": [], "notes": [], "existing": False}
-        emit(
-            {
-                "out": None,
-                "format": to,
-                "key": None,
-                "numbers": None,
-                "options": options.to_dict(),
-                "split_by": split_by,
-                **nothing,
-                "left_out": rows,
-                "problem": str(error),
-            },
-            as_json,
-            _left_out(rows),
-        )
+        failed = {"out": None, "format": to, "key": None, "numbers": None, "options": options.to_dict()}
+        told = {**failed, "split_by": split_by, **nothing, "left_out": rows, "problem": str(error)}
+        if as_json or rows:
+            emit(told, as_json, _left_out(rows))
         raise
     result = {**made.to_dict(), "problem": None}
     emit(result, as_json, _in_words(result))

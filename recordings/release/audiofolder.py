@@ -6,8 +6,9 @@
                                     have no pictures), id, request, grounding ...
     sidecar/<id>.json               the whole profile, geometry, and the true times
 
-`file_name` is what AudioFolder goes by. Nested values would be guessed at by Arrow, so the metadata holds
-plain columns, always the same ones; the rest is in the sidecar, and as JSON text in `profile_json`.
+`file_name` is what AudioFolder goes by. The library guesses the type of each column in each split and refuses
+splits that differ, so the metadata holds text and integers that are never null ("" is: none, or not known),
+and what is nested as JSON text: `profile_json`, `frame_times_ns_json`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def export(
         report.holds.append(Holds(f"{folder}/{item.id}.wav", item.id, of=(RELEASE,), sha256=sound.sha256))
         if sound.clipped:
             report.clipped[item.id] = sound.clipped
-        video = None
+        video = ""
         if "" in item.cameras:
             made = item.write_video(out / folder / f"{item.id}.mp4")
             video = f"{item.id}.mp4"
@@ -81,14 +82,14 @@ def _row(item: ReleaseItem, told: dict[str, Any], frames: int) -> dict[str, Any]
         "file_name": f"{item.id}.wav",
         "id": item.id,
         "session": told["session"],
-        "room": item.room,
-        **{key: profile[key] for key in keys},
+        "room": item.room or "",
+        **{key: profile[key] or "" for key in keys},
         "sampling_rate": RELEASE_RATE_HZ,
         "channel_order": "W,Y,Z,X (AmbiX, SN3D)",
         "frames": frames,
         "sound_start_ns": clocks["sound"][0]["t_ns"],
-        "video_start_ns": times[0] if times else None,
-        "frame_times_ns": times,
+        "pictures": len(times),
+        "frame_times_ns_json": json.dumps(times),
         "profile_json": json.dumps(profile, ensure_ascii=False),
     }
 
@@ -116,6 +117,7 @@ def readme(items: Sequence[ReleaseItem], report: ExportReport) -> str:
         "```\n\n"
         "All four channels (W, Y, Z, X) are in each file. `datasets` before version 4 mixes them down to\n"
         "one unless `Audio(mono=False)` is given; from version 4 on it takes no `mono` and keeps them.\n"
-        "`sidecar/` has each episode's whole profile, geometry and true times; `frame_times_ns` are those\n"
-        "of the pictures, `sound_start_ns` that of the first frame of sound, on one clock.\n"
+        "`sidecar/` has each episode's whole profile, geometry and true times. On one clock, in ns:\n"
+        "`sound_start_ns` is the time of the first frame of sound, `frame_times_ns_json` those of the\n"
+        "pictures. An empty text means: none, or not known.\n"
     )

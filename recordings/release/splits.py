@@ -12,7 +12,7 @@ from recordings.terminal import counted
 
 NAMES = ("train", "val", "test")
 SIZES: Mapping[str, float] = {"train": 0.7, "val": 0.15, "test": 0.15}
-_EXACT = 9  # groups: below, every assignment is tried
+_EXACT = 8  # groups: below, every assignment is tried
 _KINDS = 0.5  # what the balance of kinds weighs against that of sizes
 
 
