@@ -9,12 +9,14 @@ from typing import Any
 
 import typer
 
+from capture.plan_command import plan
 from dsp.errors import CheckFailed, InputError
 
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
     app.command(rich_help_panel="Record")(record)
+    app.add_typer(plan, name="plan", rich_help_panel="Record")
     app.command(rich_help_panel="Set up")(doctor)
     app.command(rich_help_panel="Set up")(init)
 

@@ -367,22 +367,6 @@ def test_process(folder: Path, episode: str, tmp_path: Path):
     assert again.code == 1 and (again.json["done"], again.json["already_done"]) == (0, 1)
 
 
-def test_doctor_and_init(folder: Path, tmp_path: Path):
-    run = hearth(folder, "doctor", "--rig", "realtime.yaml", "--seconds", 0.5, "--json")
-    assert run.code == (0 if run.json["ok"] else 1)
-    assert_documented("doctor", run.json)
-    run = hearth(folder, "doctor", "--rig", "misspelt.yaml", "--json")
-    assert run.code == 1 and run.json["ok"] is False
-    rig = next(finding for finding in run.json["findings"] if finding["topic"] == "rig")
-    assert rig["severity"] == "fault" and "pacee" in rig["text"]
-
-    run = hearth(tmp_path, "init", "--json")
-    assert run.code == 0, run.stderr
-    assert_documented("init", run.json)
-    assert run.json["path"] == "rig.yaml" and (tmp_path / "rig.yaml").is_file()
-    again = hearth(tmp_path, "init", "--json")
-    assert again.code == 2 and "--force" in again.stderr and again.stdout == ""
-    assert hearth(tmp_path, "init", "--force", "--json").code == 0
 def test_consent(folder: Path, episode: str, tmp_path: Path):
     data = tmp_path / "data"
     shutil.copytree((folder / episode).parent, data / "day1")
@@ -407,6 +391,61 @@ def test_consent(folder: Path, episode: str, tmp_path: Path):
     assert (run.code, run.json["ok"]) == (1, False)
 
 
+def test_plan(folder: Path, tmp_path: Path):
+    made = hearth(tmp_path, "plan", "new", "--per-cell", 1, "--json")
+    assert made.code == 0, made.stderr
+    assert_documented("plan new", made.json)
+    assert made.json["items"] == 34 and len(made.json["rooms"]) == 5
+    for command in ("show", "extend"):
+        run = hearth(
+            tmp_path, "plan", command, ".", *(("--per-cell", 1) if command == "extend" else ()), "--json"
+        )
+        assert run.code == 0, run.stderr
+        assert_documented(f"plan {command}", run.json)
+    run = hearth(tmp_path, "plan", "csv", "plan.yaml", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("plan csv", run.json)
+    sheet = tmp_path / "plan.csv"
+    sheet.write_text(sheet.read_text("utf-8").replace("template", "somebody", 1), "utf-8")
+    run = hearth(tmp_path, "plan", "apply", "plan.yaml", "plan.csv", "--json")
+    assert run.code == 1 and "row 2, column written_by" in run.json["problems"][0]
+    assert_documented("plan apply", run.json)
+    assert not run.json["written"]
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(plan.read_text("utf-8").replace("speaks: true", "speaks: false", 1), "utf-8")
+    run = hearth(tmp_path, "plan", "check", "plan.yaml", "--json")
+    assert run.code == 1 and run.json["problems"][0]["item"] == "ep0001"
+    assert_documented("plan check", run.json)
+    run = hearth(
+        tmp_path,
+        "plan",
+        "rewrite",
+        "plan.yaml",
+        "--endpoint",
+        "http://127.0.0.1:9/v1",
+        "--model",
+        "m",
+        "--json",
+    )
+    assert run.code == 2 and "did not answer" in run.stderr and run.stdout == ""
+
+
+def test_doctor_and_init(folder: Path, tmp_path: Path):
+    run = hearth(folder, "doctor", "--rig", "realtime.yaml", "--seconds", 0.5, "--json")
+    assert run.code == (0 if run.json["ok"] else 1)
+    assert_documented("doctor", run.json)
+    run = hearth(folder, "doctor", "--rig", "misspelt.yaml", "--json")
+    assert run.code == 1 and run.json["ok"] is False
+    rig = next(finding for finding in run.json["findings"] if finding["topic"] == "rig")
+    assert rig["severity"] == "fault" and "pacee" in rig["text"]
+
+    run = hearth(tmp_path, "init", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("init", run.json)
+    assert run.json["path"] == "rig.yaml" and (tmp_path / "rig.yaml").is_file()
+    again = hearth(tmp_path, "init", "--json")
+    assert again.code == 2 and "--force" in again.stderr and again.stdout == ""
+    assert hearth(tmp_path, "init", "--force", "--json").code == 0
 
 
 def test_calibrate_capsules(tmp_path: Path):

@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 ORDER = ("dsp", "recordings", "capture", "calibration", "edge", "hearth")
 PANELS = {
     "Start here": ["demo"],
-    "Record": ["record", "consent", "import", "repair"],
+    "Record": ["record", "plan", "consent", "import", "repair"],
     "Live": ["live", "agent", "stream"],
     "Look at recordings": [
         "episodes",

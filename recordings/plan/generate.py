@@ -94,6 +94,11 @@ def check_home(rooms: Sequence[PlanRoom], participants: Sequence[Participant]) -
     for person in participants:
         if lost := [device for device in person.devices if device not in known]:
             raise InputError(f"participant {person.id}: {lost[0]!r} is no device of the plan's rooms")
+        if person.room is not None and person.room not in [room.id for room in rooms]:
+            raise InputError(
+                f"participant {person.id}: the room {person.room!r} is none of the plan's"
+                f" ({', '.join(room.id for room in rooms)}); leave it out, or plan that room as well"
+            )
 
 
 def _check_room(room: PlanRoom) -> None:

@@ -74,11 +74,15 @@ class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     items: tuple[Any, ...] = ()
 
 
+def plan_file(path: str | Path) -> Path:
+    """The file of a plan that is named by its file or by its folder."""
+    path = Path(path)
+    return path / "plan.yaml" if path.is_dir() else path
+
+
 def read_plan(path: str | Path) -> Plan:
     """Read plan.yaml. Raises InputError that names the item and the key, the value and what is allowed."""
-    path = Path(path)
-    if path.is_dir():
-        path = path / "plan.yaml"
+    path = plan_file(path)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -22,6 +22,14 @@ _SIDES = {
 }
 _MINE = r"\b(?:my|mine)\b"
 _THAT = r"\b(?:that|this|those|these)\b"
+# What would turn a request round when it came or went.
+_TURNS_ROUND = {
+    "off": r"\boff\b(?! pause)",
+    "opening": r"\bopen\b",
+    "closing": r"\b(?:clos|shut)",
+    "a pause": r"\bpaus",
+    "today": r"\btoday\b",
+}
 _NUMBERS = {number(value): value for value in range(201)}
 _CLOCK_WORDS = ("half", "quarter", "morning", "afternoon", "evening", "night")
 
@@ -156,6 +164,10 @@ def numbers_in(text: str) -> list[str]:
 
 
 def _kept(before: str, now: str) -> Iterator[str]:
+    for name, pattern in _TURNS_ROUND.items():
+        there = [re.search(pattern, text, re.I) is not None for text in (before, now)]
+        if there[0] != there[1]:
+            yield f"it must {'still' if there[0] else 'not'} be about {name}"
     old, new = numbers_in(before), numbers_in(now)
     if old != new:
         was, is_now = (", ".join(numbers) or "none" for numbers in (old, new))
