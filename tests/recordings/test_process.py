@@ -283,7 +283,7 @@ def test_what_cannot_be_asked_for_is_said(one: Path, tmp_path: Path):
 
 def test_the_key_is_of_content_and_step_alone(one: Path, tmp_path: Path):
     first = Place(vary(one, tmp_path / "a" / "day", "ep"), tmp_path / "x")
-    moved = Place(vary(one, tmp_path / "b" / "other", "ep"), tmp_path / "y")
+    moved = Place(vary(one, tmp_path / "b" / "day", "ep"), tmp_path / "y")
     plain, double = (find_step("process_steps:frames", s) for s in ({}, {"factor": "2"}))
     assert first.key(plain) == moved.key(plain) != first.key(double)
     assert first.key(plain) != Place(vary(one, tmp_path / "a" / "day", "ep2"), tmp_path).key(plain)
