@@ -213,6 +213,8 @@ class Session:
                     "turn": turn,
                     "item": None if item is None else self._item_words(item),
                     "can": list(can),
+                    # A second Enter must not call off what the first one began.
+                    "enter": can[0] if can and phase != "countdown" else None,
                     "take": None,
                     "takes": 0 if item is None else self._writer.journal.take_count(item.id),
                     "count": None,

@@ -57,14 +57,10 @@ class Auto:
         if phase == "decide":
             return self._decide(state)
         item = state["item"]["id"]
-        if phase == "ready" and state["trouble"]:
-            return (
-                self._give_up(item, state["trouble"])
-                if self._tried.get(item, 0) >= self._most
-                else self._go(item)
-            )
         if phase == "ready":
-            return self._go(item)
+            tried = self._tried.get(item, 0)
+            why = state["refused"] or (tried >= self._most and (state["trouble"] or "no take came about"))
+            return self._give_up(item, why) if why else self._go(item)
         return Command("next") if "next" in can else Command("go")
 
     def _go(self, item: str) -> Command:

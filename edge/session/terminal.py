@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from edge.session.engine import Session
 
-# Command -> its key and what it is called. The first of the state's `can` is also on Enter.
+# Command -> its key and what it is called. The state's `enter` is also on Enter and the space bar.
 KEYS = {
     "go": ("g", "go"),
     "keep": ("k", "keep"),
@@ -83,7 +83,7 @@ def screen(state: Mapping[str, Any], width: int, height: int, note: str | None =
         parts.append(Text("notes: " + " / ".join(item["notes"]), style="italic"))
     if state["message"] and phase != "recording":
         parts.append(Text(state["message"], style="bold"))
-    parts.append(_keys(state["can"]) if note is None else Text(f"note: {note}_  (Enter: done, Esc: not)"))
+    parts.append(_keys(state) if note is None else Text(f"note: {note}_  (Enter: done, Esc: not)"))
     return Group(*parts)
 
 
@@ -165,15 +165,16 @@ def _meter(meter: Mapping[str, Any] | None) -> RenderableType:
     return text
 
 
-def _keys(can: Any) -> RenderableType:
+def _keys(state: Mapping[str, Any]) -> RenderableType:
     from rich.text import Text
 
     text = Text()
-    for place, op in enumerate(can):
+    for op in state["can"]:
         key, words = KEYS[op]
-        name = f" Enter or {key.upper()} " if place == 0 else f" {key.upper()} "
-        text.append(name, style="reverse bold" if place == 0 else "reverse")
-        text.append(f" {words}   ", style="bold" if place == 0 else "")
+        on_enter = op == state["enter"]
+        name = f" Enter or {key.upper()} " if on_enter else f" {key.upper()} "
+        text.append(name, style="reverse bold" if on_enter else "reverse")
+        text.append(f" {words}   ", style="bold" if on_enter else "")
     return text
 
 
@@ -193,7 +194,7 @@ class Keyboard:
             return
         can = state["can"]
         if key in ("\r", "\n", " "):
-            op = can[0] if can else None
+            op = state["enter"]
         else:
             op = next((op for op in can if KEYS[op][0] == key.lower()), None)
         if op == "note":

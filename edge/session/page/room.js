@@ -30,9 +30,23 @@ export function drawRoom(svg, item) {
   const far = 20 * SCALE;
   make(svg, "path", { class: "look", "clip-path": "url(#floor)", d: `M${rig}L${rig[0] + left[0] * far} ${rig[1] + left[1] * far}L${rig[0] + right[0] * far} ${rig[1] + right[1] * far}Z` });
   make(svg, "rect", { class: "floor", width: length * SCALE, height: width * SCALE });
+  // Names go beside their dots, where they cover least of what is there.
+  const taken = item.devices.filter((device) => device.position_m).map((device) => at(device.position_m)).map(([x, y]) => [x - 10, y - 10, x + 10, y + 10]);
+  for (const person of item.people) {
+    const [x, y] = at(person.mouth_m);
+    taken.push([x - 40, y - 18, x + 40, y + 46]);
+  }
+  const covered = (box) => taken.reduce((sum, other) => sum + Math.max(0, Math.min(box[2], other[2]) - Math.max(box[0], other[0])) * Math.max(0, Math.min(box[3], other[3]) - Math.max(box[1], other[1])), 0);
   const label = (group, [x, y], text) => {
-    const end = x > length * SCALE * 0.6;
-    make(group, "text", { x: x + (end ? -16 : 16), y: Math.max(y + 6, 16), "text-anchor": end ? "end" : "start" }, text);
+    const wide = 8.4 * text.length;
+    const places = [[x + 15, y + 6], [x - 15 - wide, y + 6], [x - wide / 2, y + 28], [x - wide / 2, y - 15], [x + 8, y + 26], [x - 8 - wide, y + 26]].map(([left, base]) => {
+      const box = [left, base - 15, left + wide, base + 5];
+      const out = Math.max(0, -box[0]) + Math.max(0, -box[1]) + Math.max(0, box[2] - length * SCALE) + Math.max(0, box[3] - width * SCALE);
+      return { left, base, box, cost: covered(box) + 200 * out };
+    });
+    const best = places.reduce((one, other) => (other.cost < one.cost ? other : one));
+    taken.push(best.box);
+    make(group, "text", { x: best.left, y: best.base }, text);
   };
   for (const device of item.devices) {
     if (!device.position_m) continue;

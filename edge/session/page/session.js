@@ -42,7 +42,6 @@ function show(next) {
   by("message").textContent = state.phase === "recording" ? "" : state.message;
   by("count").hidden = state.count === null;
   by("count").textContent = state.count ?? "";
-  by("request").hidden = state.count !== null;
   level();
   if (state.version !== drawn && (fresh || state.item)) item(state.item);
   drawn = state.version;
@@ -53,7 +52,8 @@ function show(next) {
 function progress(told) {
   by("kept").textContent = `${told.kept} of ${told.total}`;
   const left = told.minutes_left !== null && told.open ? `, about ${Math.round(told.minutes_left)} min left` : "";
-  by("today").textContent = `today ${told.kept_today} in ${told.takes_today} takes${told.skipped ? `, ${told.skipped} skipped` : ""}${left}`;
+  const takes = `${told.takes_today} ${told.takes_today === 1 ? "take" : "takes"}`;
+  by("today").textContent = `kept; today ${told.kept_today} of ${takes}${told.skipped ? `, ${told.skipped} skipped` : ""}${left}`;
   by("bar").style.width = `${(100 * told.kept) / Math.max(1, told.total)}%`;
 }
 
@@ -110,13 +110,13 @@ function checks() {
 function keys() {
   closeNote();
   by("keys").replaceChildren(
-    ...state.can.map((op, place) => {
+    ...state.can.map((op) => {
       const [key, words] = KEYS[op];
-      const button = element("button", place === 0 ? "first" : "");
+      const button = element("button", op === state.enter ? "first" : "");
       button.type = "button";
       button.dataset.op = op;
       button.setAttribute("aria-keyshortcuts", key);
-      button.append(element("kbd", "", place === 0 ? `Enter · ${key}` : key), words);
+      button.append(element("kbd", "", op === state.enter ? `Enter · ${key}` : key), words);
       button.addEventListener("click", () => press(op));
       return button;
     }),
@@ -148,7 +148,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === " ")) return; // its own click
-  const op = event.key === "Enter" || event.key === " " ? state.can[0] : state.can.find((one) => KEYS[one][0].toLowerCase() === event.key.toLowerCase());
+  const op = event.key === "Enter" || event.key === " " ? state.enter : state.can.find((one) => KEYS[one][0].toLowerCase() === event.key.toLowerCase());
   if (!op) return;
   event.preventDefault();
   press(op);
