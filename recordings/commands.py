@@ -31,11 +31,12 @@ Capsules = Annotated[
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
     from recordings import consent_command
+    from recordings.evaluate_command import evaluate
     from recordings.process_command import process
     from recordings.review_command import review
 
-    app.command("import", rich_help_panel="Record")(import_)
     consent_command.register(app)
+    app.command("import", rich_help_panel="Record")(import_)
     app.command(rich_help_panel="Record")(repair)
     app.command(rich_help_panel=_LOOK)(episodes)
     app.command(rich_help_panel=_LOOK)(verify)
@@ -45,6 +46,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=_LOOK)(report)
     app.command("export-audio", rich_help_panel=_LOOK)(export_audio)
     app.command(rich_help_panel=_LOOK)(review)
+    app.command(rich_help_panel=_LOOK)(evaluate)
     app.command(rich_help_panel=_LOOK)(trim)
     app.command(rich_help_panel=_LOOK)(convert)
     app.command(rich_help_panel="Release")(process)

@@ -430,6 +430,20 @@ def test_plan(folder: Path, tmp_path: Path):
     assert run.code == 2 and "did not answer" in run.stderr and run.stdout == ""
 
 
+def test_evaluate(folder: Path, episode: str):
+    name = Path(episode).name
+    profile = Path(folder / episode / "episode.yaml").read_text(encoding="utf-8")
+    aimed = profile.replace("target_device: null", "target_device: lamp")
+    (folder / "profile.yaml").write_text(aimed, encoding="utf-8")
+    (folder / "answers.jsonl").write_text(json.dumps({"episode": name, "declared": "lamp"}) + "\n")
+    run = hearth(folder, "evaluate", "answers.jsonl", "profile.yaml", "--csv", "table.csv", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("evaluate", run.json)
+    assert run.json["overall"]["grounding"]["share"] == 1.0 and (folder / "table.csv").is_file()
+    run = hearth(folder, "evaluate", "answers.jsonl", episode, "--json")
+    assert run.code == 2 and "nothing to score" in run.stderr and run.stdout == ""
+
+
 def test_doctor_and_init(folder: Path, tmp_path: Path):
     run = hearth(folder, "doctor", "--rig", "realtime.yaml", "--seconds", 0.5, "--json")
     assert run.code == (0 if run.json["ok"] else 1)
@@ -560,6 +574,7 @@ WRONG = {
     "missing file to check": (("check", "nothing.wav", *AMBIX), "nothing.wav"),
     "missing file for doa": (("doa", "nothing.wav", *AMBIX), "nothing.wav"),
     "missing file to import": (("import", "nothing.wav", *AMBIX), "nothing.wav"),
+    "no answers": (("evaluate", "nothing.jsonl", "folder", "--json"), "nothing.jsonl"),
     "missing folder to verify": (("verify", "nothing", "--json"), "nothing"),
     "missing folder of a report": (("report", "nothing", "--json"), "nothing"),
     "missing folder to review": (("review", "nothing", "--json"), "nothing"),

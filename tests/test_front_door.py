@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 ORDER = ("dsp", "recordings", "capture", "calibration", "edge", "hearth")
 PANELS = {
     "Start here": ["demo"],
-    "Record": ["record", "plan", "consent", "import", "repair"],
+    "Record": ["record", "plan", "session", "consent", "import", "repair"],
     "Live": ["live", "agent", "stream"],
     "Look at recordings": [
         "episodes",
@@ -28,6 +28,7 @@ PANELS = {
         "check",
         "doa",
         "align",
+        "evaluate",
         "report",
         "review",
         "trim",

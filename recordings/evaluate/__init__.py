@@ -1,0 +1,1 @@
+"""Scores of an agent's answers to recorded episodes: see docs/evaluation.md."""
