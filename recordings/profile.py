@@ -12,6 +12,7 @@ import yaml
 from msgspec import Meta
 
 from dsp.errors import InputError
+from recordings.yaml_text import load_yaml
 
 Grounding = Literal["G0", "G1", "G2", "G3", "G4"]  # speech, gesture, sound, space, identity
 Query = Literal["Q1", "Q2", "Q3", "Q4"]  # state inquiry, control, scheduling, implicit intent
@@ -223,7 +224,7 @@ def profile_to_yaml(profile: Profile) -> str:
 def profile_from_yaml(text: str, where: str = "episode.yaml") -> Profile:
     """Read episode.yaml strictly; raises InputError with the key and the value."""
     try:
-        return msgspec.convert(yaml.safe_load(text), Profile)
+        return msgspec.convert(load_yaml(text), Profile)
     except yaml.YAMLError as error:
         raise InputError(f"{where}: not valid YAML: {error}") from None
     except msgspec.ValidationError as error:

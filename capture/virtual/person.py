@@ -23,7 +23,7 @@ from capture.virtual.scene import Figure
 
 SUPER = 2  # the layer is that much larger than the picture
 HEAD_M = np.array([0.094, 0.074, 0.118])  # half axes of the head: forward, to the side, up
-REACH_M = 0.12  # of what is drawn around the joints
+REACH_M = 0.17  # of what is drawn around the joints
 MOUTH_STEPS = 6
 ARM_STEPS = 12
 FINGER_M = 0.16
@@ -81,7 +81,7 @@ class People:
     def sprite(self, figure: Figure) -> Sprite | None:
         """The person in this pose; None when nothing of it is in the picture. Mouth and arm move in steps."""
         mouth = round(figure.mouth_open * MOUTH_STEPS) / MOUTH_STEPS
-        raised = round(figure.raised * ARM_STEPS) / ARM_STEPS
+        raised = round(figure.raised * ARM_STEPS) / ARM_STEPS if figure.pointing_at_m is not None else 0.0
         place = (*figure.mouth_m, *figure.facing)
         key = (figure.person, tuple(map(float, place)), mouth, raised, figure.pointing_at_m)
         if key not in self._kept:
@@ -299,7 +299,7 @@ class _Painting:
         turned = math.sqrt(max(0.0, 1 - self._seen**2))
         wide = math.hypot(HEAD_M[1] * self._seen, HEAD_M[0] * turned)
         for part, tone in ((1.0, 0.7), (0.8, 1.0), (0.45, 1.25)):  # hair all round, then the face on it
-            centre = head - np.array([0.012 * m, 0.016 * m]) * (1 if part == 1.0 else 1.8)
+            centre = head - np.array([0.02 * m, 0.026 * m]) * (1 - part) - np.array([0.0, 0.012 * m])
             self._layer.oval(
                 centre, (part * (wide + 0.008) * m, part * (HEAD_M[2] + 0.006) * m), shade(look.hair, tone)
             )
@@ -346,7 +346,7 @@ class _Painting:
 
     def _ring(self, corners: NDArray[np.float64]) -> None:
         fixed = np.round(corners * 16).astype(np.int32)
-        width = max(1, round(0.004 * self._m["head"]))
+        width = max(1, round(0.0028 * self._m["head"]))
         cv2.polylines(self._layer.image, [fixed], True, (30, 28, 28, 255), width, cv2.LINE_AA, 4)
 
     def _nose(self) -> None:
@@ -362,9 +362,9 @@ class _Painting:
     def _mouth(self) -> None:
         opened = self._figure.mouth_open
         wide = 0.027 - 0.006 * opened
-        tall = 0.0065 + 0.013 * opened
+        tall = 0.0065 + 0.0105 * opened
         up = float(self._place["mouth"][2] - self._place["head"][2])
         lips: Colour = shade((96, 92, 178), 0.55 + 0.45 * self._look.skin[2] / 240)
         self._patch(0.0, up - 0.022, (0.018, 0.006), shade(self._look.skin, 0.84))
         self._patch(0.0, up, (wide, tall), lips)
-        self._patch(0.0, up, (wide * 0.8, 0.0016 + 0.0125 * opened), (36, 26, 52))
+        self._patch(0.0, up, (wide * 0.8, 0.0016 + 0.0095 * opened), (36, 26, 52))

@@ -42,7 +42,7 @@ from capture.virtual.scene import (
     travel_s,
 )
 from capture.virtual.sound import KIND_OF_TYPE, LOOP_SECONDS, Kind, device_loop
-from capture.virtual.truth import SourceTruth, Truth, activity_pattern
+from capture.virtual.truth import Interval, SourceTruth, Truth, activity_pattern
 from capture.virtual.utterance import envelope
 from capture.virtual.voices import Voice, speak, voice_named
 from dsp.errors import InputError
@@ -168,6 +168,11 @@ class _DeviceStem:
         self.type, self.kind = device.type, kind
         self.seed = zlib.crc32(device.id.encode())  # the same device sounds the same in every take
 
+    @property
+    def pattern(self) -> tuple[Interval, ...]:
+        """When the dry sound is active in one round."""
+        return _dry_loop(self.type, self.kind, self.seed)[1]
+
     @cached_property
     def samples(self) -> NDArray[np.float32]:
         """(frames, 4) of one round of the loop, as it is when the direct sound arrives."""
@@ -197,7 +202,7 @@ def _response(
 
 
 @lru_cache(maxsize=64)
-def _dry_loop(device_type: str, kind: Kind, seed: int) -> tuple[NDArray[np.float32], tuple[Any, ...]]:
+def _dry_loop(device_type: str, kind: Kind, seed: int) -> tuple[NDArray[np.float32], tuple[Interval, ...]]:
     """One round of a device's sound, and when it is active in it."""
     dry = device_loop(device_type, kind, seed)
     return dry.astype(np.float32), activity_pattern(dry)
@@ -258,8 +263,8 @@ class StagedScene(VirtualScene):
 
     def _note_change(self, device_id: str, heard: bool) -> None:
         for source, stem in zip(self.truth.sources, self.stems, strict=True):
-            if source.device_id == device_id and heard and not source.pattern:
-                source.pattern = _dry_loop(self._devices[device_id].type, stem.kind, stem.seed)[1]
+            if source.device_id == device_id and heard and isinstance(stem, _DeviceStem):
+                source.pattern = stem.pattern
         super()._note_change(device_id, heard)
 
 
@@ -375,7 +380,7 @@ def _slate(rig: Rig) -> Stem:
 
 
 def _device_truth(stem: _DeviceStem, heard: bool) -> SourceTruth:
-    pattern = _dry_loop(stem.type, stem.kind, stem.seed)[1] if heard else ()
+    pattern = stem.pattern if heard else ()
     windows = [[0.0, math.inf]] if heard else []
     return SourceTruth(
         stem.name, "device", stem.path, pattern, travel_s(stem.path), LOOP_SECONDS, windows, stem.name,
