@@ -3,7 +3,7 @@ PY := .venv/bin/python
 HEARTH := .venv/bin/hearth
 ARGS ?=
 
-.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp bench-capture bench-calibration bench-edge lock clean
+.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp bench-capture bench-calibration bench-edge bench-recordings lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -38,7 +38,7 @@ format: setup   ## rewrite the code in the project's format
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-main bench-dsp bench-capture bench-calibration bench-edge ## every figure beside its peers (QUICK=1: the short form)
+bench: bench-main bench-dsp bench-capture bench-calibration bench-edge bench-recordings ## every figure beside its peers (QUICK=1: the short form)
 
 bench-main: setup ## the main job: kill test, live loss and latency, demo seeds
 	$(PY) -m bench.main
@@ -54,6 +54,9 @@ bench-calibration: setup ## every calibration beside its peers (ARGS="camera": a
 
 bench-edge: setup-test ## delivery, security, console and budget of the live path (ARGS="budget": a part)
 	$(PY) -m bench.edge $(ARGS)
+
+bench-recordings: setup-test ## plan, sessions, privacy, releases, processing and scores (ARGS="session": a part)
+	$(PY) -m bench.recordings $(ARGS)
 
 setup:
 	@sh scripts/setup.sh run

@@ -1,0 +1,24 @@
+"""`python -m bench.recordings [PART...]`: the plan, the sessions, what is released, and how agents are scored.
+
+The full form takes about an hour, most of it the 272 episodes that are recorded (`session`) and the thousand
+that are processed (`process`); QUICK=1 is the short form.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from bench.figures import run_modules
+
+PARTS = {
+    "plan": "bench.recordings_plan",
+    "session": "bench.recordings_session",
+    "privacy": "bench.recordings_privacy",
+    "release": "bench.recordings_release",
+    "process": "bench.recordings_process",
+    "evaluate": "bench.recordings_evaluate",
+}
+
+
+if __name__ == "__main__":
+    sys.exit(run_modules("recordings", PARTS))
