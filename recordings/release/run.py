@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -246,31 +246,35 @@ def _locked(partial: Path) -> Iterator[None]:
 def _begin(
     partial: Path, key: str, format_name: str, chosen: Sequence[Path], options: ReleaseOptions
 ) -> Media:
-    """Empty the unfinished release, but for the media that a run of the same key had finished."""
+    """Empty the unfinished release, but for the media that a run of the same key had finished.
+
+    A kill at any point leaves a folder that the next run knows as its own: the state is there before anything
+    else is, and an old journal goes before a new state comes.
+    """
     state = partial / STATE
     present = [path for path in partial.rglob("*") if not path.is_dir() or path.is_symlink()]
-    if present and not state.is_file() and not (partial / RELEASE_JSON).is_file():
+    torn = partial / f".{STATE}.part"  # a kill while the very first file was written
+    if not state.is_file() and not (partial / RELEASE_JSON).is_file() and set(present) - {torn}:
         raise InputError(f"{partial}: exists and was not made by an export; move it away")
     goes_on = False
-    if state.is_file():
-        try:
-            goes_on = json.loads(state.read_text(encoding="utf-8"))["key"] == key
-        except (ValueError, KeyError, TypeError):
-            goes_on = False  # a kill while it was written: begin anew
-    kept = Media(partial, options).finished() if goes_on else set()
-    with storage_errors(partial, "clear"):
-        for path in present:
-            name = path.relative_to(partial).as_posix()
-            if name not in kept and not (goes_on and name in (STATE, JOURNAL)):
-                path.unlink()
-        for folder in sorted((p for p in partial.rglob("*") if p.is_dir()), reverse=True):
-            if not any(folder.iterdir()):
-                folder.rmdir()
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        goes_on = json.loads(state.read_text(encoding="utf-8"))["key"] == key
     if not goes_on:
+        with storage_errors(partial, "clear"):
+            (partial / JOURNAL).unlink(missing_ok=True)
         episodes = [episode_key(Episode.open(path).profile) for path in chosen]
         told = {"hearth_export": 1, "key": key, "format": format_name, "episodes": episodes}
         write_atomic(state, (json.dumps(told) + "\n").encode())
-    return Media(partial, options)
+    media = Media(partial, options)
+    kept = {*media.finished(), STATE, JOURNAL}
+    with storage_errors(partial, "clear"):
+        for path in present:
+            if path.relative_to(partial).as_posix() not in kept:
+                path.unlink(missing_ok=True)
+        for folder in sorted((p for p in partial.rglob("*") if p.is_dir()), reverse=True):
+            if not any(folder.iterdir()):
+                folder.rmdir()
+    return media
 
 
 # ---------------------------------------------------------------------- after
