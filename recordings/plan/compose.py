@@ -375,8 +375,9 @@ class Composer:
         found = intents(room, slot.feasibility, room_words(room.id), draft.rng)
         names = [("device", i.target.id) if i.target is not None else ("intent", i.key) for i in found]
         for intent in self.tally.least(found, names):
-            elsewhere, likes = likes_elsewhere(self.rooms, room, intent, slot.difficulty != "easy")
-            if slot.difficulty in ("medium", "hard") and not likes:
+            elsewhere = likes_elsewhere(self.rooms, room, intent, slot.difficulty != "easy")
+            beside = [d for d in intent.states if intent.target is not None and d != intent.target.id]
+            if slot.difficulty in ("medium", "hard") and not elsewhere and not beside:
                 continue
             ready = draft.having({**elsewhere, **intent.states}, target=intent.target)
             ready = replace(ready, air={**draft.air, room.id: spoilt(draft.air[room.id], intent)})

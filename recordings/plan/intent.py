@@ -90,10 +90,8 @@ def intents(room: PlanRoom, feasibility: str, place: str, rng: random.Random) ->
     return found
 
 
-def likes_elsewhere(
-    rooms: Sequence[PlanRoom], room: PlanRoom, intent: Intent, could_help: bool
-) -> tuple[States, int]:
-    """States of devices of the target's kind in other rooms: able to help there, or not; and how many."""
+def likes_elsewhere(rooms: Sequence[PlanRoom], room: PlanRoom, intent: Intent, could_help: bool) -> States:
+    """States of devices of the target's kind in other rooms: able to help there, or not."""
     states: States = {}
     for other in rooms:
         if other.id == room.id or intent.target is None:
@@ -102,7 +100,7 @@ def likes_elsewhere(
             if types.alike(device.type, intent.target.type):
                 make = _unsettled if could_help else _settled
                 states[device.id] = make(intent.key, device.type)
-    return states, len(states)
+    return states
 
 
 def spoilt(air: RoomState, intent: Intent) -> RoomState:

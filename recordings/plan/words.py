@@ -47,7 +47,7 @@ def request_problems(item: PlanItem, request: str | None = None) -> list[str]:
         found += _names(item, text)
         found += _cue(item, text)
         if request is not None:
-            found += _kept(item.request, text)
+            found += _kept(item, text)
     return found
 
 
@@ -143,6 +143,14 @@ def _side(item: PlanItem, text: str, target: DeviceState | None) -> Iterator[str
         yield f"G3 must say what is on that side: {' or '.join(NOUNS[target.type])}"
 
 
+def _things(item: PlanItem) -> Iterator[tuple[str, ...]]:
+    """Words that mean one thing each: kinds of device, names that no device has, rooms."""
+    yield from dict.fromkeys(NOUNS.values())
+    yield from ((name,) for names in sentences.ELSEWHERE.values() for name in names)
+    if item.target_device is None:  # it may be its room that the device is not in
+        yield from ((room_words(room).removeprefix("the "),) for room in item.home.rooms)
+
+
 def numbers_in(text: str) -> list[str]:
     """Numbers and words of the clock, in order of size; "sixty" and "60" are the same."""
     words = re.findall(r"\d+|[a-z]+(?:-[a-z]+)?", text.casefold())
@@ -163,11 +171,17 @@ def numbers_in(text: str) -> list[str]:
     return sorted(n for n in found if n != "1")  # "that one", "this one" is no number
 
 
-def _kept(before: str, now: str) -> Iterator[str]:
-    for name, pattern in _TURNS_ROUND.items():
-        there = [re.search(pattern, text, re.I) is not None for text in (before, now)]
-        if there[0] != there[1]:
-            yield f"it must {'still' if there[0] else 'not'} be about {name}"
+def _kept(item: PlanItem, now: str) -> Iterator[str]:
+    """What may not come or go against the item's own request: what it is about, numbers, times."""
+    before = item.request
+    if item.query in ("Q2", "Q3"):
+        for name, pattern in _TURNS_ROUND.items():
+            there = [re.search(pattern, text, re.I) is not None for text in (before, now)]
+            if there[0] != there[1]:
+                yield f"it must {'still' if there[0] else 'not'} be about {name}"
+    for names in _things(item):
+        if any(_says(before, name) for name in names) and not any(_says(now, name) for name in names):
+            yield f"it must still say {' or '.join(names)}"
     old, new = numbers_in(before), numbers_in(now)
     if old != new:
         was, is_now = (", ".join(numbers) or "none" for numbers in (old, new))
