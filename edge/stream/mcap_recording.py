@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 from numpy.typing import NDArray
 
 from capture.blocks import monotonic_ns
@@ -34,68 +33,13 @@ from edge.stream.client import Client
 from edge.stream.mcap_file import McapWriter
 from edge.stream.messages import MESSAGES, VERSION
 from edge.stream.received import Message, StreamEnded, StreamLost, StreamTimeout
+from recordings.mcap_schemas import AUDIO, IMAGE, LOG, MESSAGE, RAW_AUDIO, time_of, w_to_listen_to
 
-_TIME = {
-    "type": "object",
-    "title": "time",
-    "properties": {
-        "sec": {"type": "integer", "minimum": 0},
-        "nsec": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
-    },
-}
-_BYTES = {"type": "string", "contentEncoding": "base64"}
-_COUNT = {"type": "integer", "minimum": 0}
-_TEXT = {"type": "string"}
-_HEADER = {
-    "epoch": {**_COUNT, "description": "another one: the publisher was restarted"},
-    "seq": {**_COUNT, "description": "number of the message within its stream and epoch"},
-    "t_ns": {"type": "integer", "description": "CLOCK_MONOTONIC ns of the rig"},
-    "duration_ns": _COUNT,
-    "units": {"type": "string"},
-    "retained": {
-        "type": "boolean",
-        "description": "sent before the recording began",
-    },
-    "data": {"type": "object", "description": "see docs/protocol.md"},
-}
 _WARNING, _INFO = 3, 2  # levels of foxglove.Log
-
-
-def _schema(title: str, **properties: Any) -> bytes:
-    return json.dumps(
-        {"title": title, "type": "object", "properties": {"timestamp": _TIME, **properties}}
-    ).encode()
-
-
-_IMAGE = _schema(
-    "foxglove.CompressedImage",
-    frame_id=_TEXT,
-    data=_BYTES,
-    format=_TEXT,
-    header={"type": "object", "properties": _HEADER},
-)
-_RAW_AUDIO = _schema(
-    "foxglove.RawAudio", data=_BYTES, format=_TEXT, sample_rate=_COUNT, number_of_channels=_COUNT
-)
-_AUDIO = _schema(
-    "hearth.Audio",
-    samples={**_BYTES, "description": "little-endian, interleaved"},
-    format=_TEXT,
-    sample_rate=_COUNT,
-    number_of_channels=_COUNT,
-    **_HEADER,
-)
-_LOG = _schema("foxglove.Log", level=_COUNT, message=_TEXT, name=_TEXT, file=_TEXT, line=_COUNT)
-_PLAIN = _schema("hearth.Message", **_HEADER)
 
 
 def _encode(value: dict[str, Any]) -> bytes:
     return msgspec.json.encode(value)
-
-
-def _time(utc_ns: int) -> dict[str, int]:
-    sec, nsec = divmod(max(utc_ns, 0), 1_000_000_000)
-    return {"sec": sec, "nsec": nsec}
 
 
 class StreamRecorder:
@@ -167,31 +111,31 @@ class StreamRecorder:
     def add(self, message: Message) -> None:
         """Append one message."""
         times = self._times(message)
-        stamp = {"timestamp": _time(times[1])}
+        stamp = {"timestamp": time_of(times[1])}
         if message.stream == "video":
             data, name = _picture(message)
             image = {**stamp, "frame_id": "camera", "data": base64.b64encode(data).decode(), "format": name}
             image["header"] = _header(message)
-            self._append("/video", "foxglove.CompressedImage", _IMAGE, message, times, image)
+            self._append("/video", "foxglove.CompressedImage", IMAGE, message, times, image)
         elif message.stream == "foa24" and message.array is not None and message.array.ndim == 2:
             self._add_sound(message, message.array, times, stamp)
         else:
             value = {**stamp, **_header(message)}
-            self._append(f"/{message.stream}", "hearth.Message", _PLAIN, message, times, value)
+            self._append(f"/{message.stream}", "hearth.Message", MESSAGE, message, times, value)
         self.recorded[message.stream] += 1
 
     def log(self, level: int, text: str) -> None:
         """Append a remark on the recording itself (level of foxglove.Log: 2 info, 3 warning)."""
         now = self._utc_ns + monotonic_ns()
         entry = {
-            "timestamp": _time(now),
+            "timestamp": time_of(now),
             "level": level,
             "message": text,
             "name": "hearth",
             "file": "",
             "line": 0,
         }
-        channel = self._channel("/recorder", "foxglove.Log", _LOG, {})
+        channel = self._channel("/recorder", "foxglove.Log", LOG, {})
         self._writer.add_message(channel, self._logged, now, now, _encode(entry))
         self._logged += 1
 
@@ -213,16 +157,9 @@ class StreamRecorder:
         about = {"sample_rate": message.data.get("rate_hz", 24000), "number_of_channels": samples.shape[1]}
         packed = base64.b64encode(message.payload).decode()
         whole = {**stamp, "samples": packed, "format": message.header.dtype, **about, **_header(message)}
-        self._append("/foa24", "hearth.Audio", _AUDIO, message, times, whole)
-        w = np.clip(np.round(samples[:, 0] * 32767.0), -32768, 32767).astype("<i2")
-        heard = {
-            **stamp,
-            "data": base64.b64encode(w.tobytes()).decode(),
-            "format": "pcm-s16",
-            "sample_rate": about["sample_rate"],
-            "number_of_channels": 1,
-        }
-        self._append("/foa24_w", "foxglove.RawAudio", _RAW_AUDIO, message, times, heard)
+        self._append("/foa24", "hearth.Audio", AUDIO, message, times, whole)
+        heard = w_to_listen_to(samples, about["sample_rate"], stamp)
+        self._append("/foa24_w", "foxglove.RawAudio", RAW_AUDIO, message, times, heard)
 
     def _append(
         self,

@@ -1,0 +1,215 @@
+"""WebDataset, MCAP and LeRobot releases, read back by the libraries that they are for."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from recordings import Episode
+from recordings.release.checksums import check_checksums
+from recordings.release.item import NO_SPLIT, ReleaseItem
+from recordings.release.media import Media
+from recordings.release.options import ReleaseOptions
+from recordings.release.run import export_release
+from recordings.release.webdataset import export as export_webdataset
+from recordings.storage import sha256_file
+from tests.recordings.release_episodes import SECRET, household
+
+OURS = ("webdataset", "mcap")
+NEEDS = {"webdataset": (), "mcap": ("mcap",), "lerobot": ("pyarrow",)}
+
+
+def library(name: str):
+    return pytest.importorskip(name, reason=f"needs the library {name}")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> tuple[Path, dict[str, Path]]:
+    root = tmp_path_factory.mktemp("data")
+    return root, household(root)
+
+
+@pytest.fixture(scope="module")
+def releases(data, tmp_path_factory):
+    """A format's release, made at its first use."""
+    out = tmp_path_factory.mktemp("releases")
+    made: dict[str, Path] = {}
+
+    def release(name: str) -> Path:
+        for module in NEEDS[name]:
+            library(module)
+        if name not in made:
+            export_release(data[0], name, out / name, ReleaseOptions(name="home"))
+            made[name] = out / name
+        return made[name]
+
+    return release
+
+
+@pytest.fixture(scope="module")
+def episodes(data, releases) -> dict[str, Episode]:
+    """Those that are in the releases, by id."""
+    told = json.loads((releases("webdataset") / "splits.json").read_text())
+    return {row["item"]: Episode.open(data[1][row["item"]]) for row in told["items"]}
+
+
+def as_24_bits(episode: Episode) -> np.ndarray:
+    x, _ = soundfile.read(episode.path / "foa_24k.wav", dtype="float64")
+    return np.clip(np.rint(x * 2**23), -(2**23), 2**23 - 1) / 2**23
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_two_exports_are_the_same_bytes_and_tell_no_secret(name: str, data, releases, tmp_path: Path):
+    first = releases(name)
+    export_release(data[0], name, tmp_path / "again", ReleaseOptions(name="home"))
+    files = {p.relative_to(first).as_posix(): sha256_file(p) for p in sorted(first.rglob("*")) if p.is_file()}
+    again = tmp_path / "again"
+    assert {p.relative_to(again).as_posix(): sha256_file(p) for p in again.rglob("*") if p.is_file()} == files
+    assert check_checksums(first) == []
+    for path in first.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert SECRET.encode() not in content and b"neighbour" not in content, path
+
+
+# ------------------------------------------------------------------ WebDataset
+
+
+def test_webdataset_reads_every_sample_whole(releases, episodes):
+    webdataset = library("webdataset")
+    release = releases("webdataset")
+    shards = sorted(map(str, release.glob("*.tar")))
+    samples = list(webdataset.WebDataset(shards, shardshuffle=False))
+    assert [s["__key__"] for s in samples] == sorted(episodes)
+    for sample in samples:
+        episode = episodes[sample["__key__"]]
+        foa, rate = soundfile.read(io.BytesIO(sample["foa.wav"]), dtype="float64")
+        assert rate == 24000
+        np.testing.assert_array_equal(foa, as_24_bits(episode))
+        told = json.loads(sample["json"])
+        assert told["profile"]["request"] == episode.profile.request
+        times = told["clocks"]["frame_times_ns"].get("main", [])
+        assert times == episode.frame_times().tolist()
+        if episode.cameras:
+            import av
+
+            with av.open(io.BytesIO(sample["mp4"])) as video:
+                assert sum(1 for _ in video.decode(video=0)) == len(times)
+    listed = json.loads((release / "shards.json").read_text())["shardlist"]
+    assert sum(entry["nsamples"] for entry in listed) == len(samples)
+    assert [(release / e["url"]).stat().st_size for e in listed] == [e["filesize"] for e in listed]
+    # Provenance names every member with its hash.
+    rows = [json.loads(row) for row in (release / "provenance.jsonl").read_text().splitlines()]
+    told = {row["member"]: row["sha256"] for row in rows if row["member"]}
+    with tarfile.open(shards[0]) as tar:
+        members = tar.getmembers()
+        assert {m.name for m in members} <= set(told)
+        import hashlib
+
+        for member in members:
+            assert (member.mtime, member.uid, member.uname, member.mode) == (0, 0, "", 0o644)
+            assert hashlib.sha256(tar.extractfile(member).read()).hexdigest() == told[member.name]
+
+
+def items_of(data, out: Path, splits: dict[str, str] | None = None, video: bool = True) -> list[ReleaseItem]:
+    out.mkdir()
+    media = Media(out, ReleaseOptions(name="home", video=video))
+    return [
+        ReleaseItem(name, path, (splits or {}).get(name, NO_SPLIT), "0" * 64, media)
+        for name, path in sorted(data[1].items())
+        if (path / "foa_24k.wav").is_file() and (path / "manifest.json").is_file()
+    ]
+
+
+def test_shards_are_cut_between_samples_and_by_split(data, tmp_path: Path):
+    names = [item.id for item in items_of(data, tmp_path / "none")]
+    items = items_of(
+        data, tmp_path / "out", {name: "test" if i % 2 else "train" for i, name in enumerate(names)}
+    )
+    options = ReleaseOptions(name="home")
+    report = export_webdataset(items, tmp_path / "out", options, lambda n: None, shard_bytes=400_000)
+    found: dict[str, list[str]] = {}
+    for path in sorted((tmp_path / "out").glob("*.tar")):
+        with tarfile.open(path) as tar:
+            found[path.name] = [member.name for member in tar]
+        keys = {name.partition(".")[0] for name in found[path.name]}
+        assert len(keys) == 1 or path.stat().st_size <= 400_000
+    assert report.facts["shards"] == len(found) > 2
+    members = [name for names in found.values() for name in names]
+    assert len(members) == len(set(members)) and all(names == sorted(names) for names in found.values())
+    train = {
+        n.partition(".")[0] for shard, ns in found.items() if shard.startswith("home-train-0") for n in ns
+    }
+    assert train == set(names[::2])
+    assert list((tmp_path / "out").rglob("*.wav")) == [], "nothing is left beside the shards"
+
+
+# ------------------------------------------------------------------ MCAP
+
+
+def messages(path: Path) -> tuple[dict[str, list[tuple[int, dict]]], dict[str, dict], dict[str, dict]]:
+    """(topic -> [(log time, message)], metadata, attachments as JSON), by the library's own reader."""
+    from mcap.reader import make_reader
+
+    found: dict[str, list[tuple[int, dict]]] = {}
+    with open(path, "rb") as file:
+        reader = make_reader(file, validate_crcs=True)
+        for _, channel, message in reader.iter_messages():
+            found.setdefault(channel.topic, []).append((message.log_time, json.loads(message.data)))
+        metadata = {record.name: record.metadata for record in reader.iter_metadata()}
+        attached = {record.name: json.loads(record.data) for record in reader.iter_attachments()}
+    return found, metadata, attached
+
+
+def test_mcap_holds_sound_pictures_and_directions_at_their_times(releases, episodes):
+    library("mcap")
+    release = releases("mcap")
+    assert sorted(path.stem for path in release.glob("episodes/*.mcap")) == sorted(episodes)
+    for name, episode in episodes.items():
+        found, metadata, attached = messages(release / "episodes" / f"{name}.mcap")
+        utc = int(metadata["hearth.clock"]["utc_minus_monotonic_ns"])
+        blocks = found["/foa24"]
+        sound = np.concatenate(
+            [
+                np.frombuffer(base64.b64decode(m["samples"]), "<f4").reshape(-1, m["number_of_channels"])
+                for _, m in blocks
+            ]
+        )
+        np.testing.assert_array_equal(sound.astype(np.float64), as_24_bits(episode))
+        frames = np.array([m["data"]["frame"] for _, m in blocks]) * 2
+        expected = episode.audio_map.time_ns(frames.astype(np.float64))
+        assert np.abs(np.array([m["t_ns"] for _, m in blocks]) - expected).max() <= 50_000
+        for times in found.values():
+            for log_ns, message in times:
+                stamp = message["timestamp"]["sec"] * 10**9 + message["timestamp"]["nsec"]
+                header = message.get("header", message)
+                assert stamp == log_ns and header.get("t_ns", log_ns - utc) == log_ns - utc
+        pictures = found.get("/video", [])
+        assert [m["header"]["t_ns"] for _, m in pictures] == episode.frame_times().tolist()
+        assert all(base64.b64decode(m["data"])[:3] == b"\xff\xd8\xff" for _, m in pictures)
+        assert [m["data"]["active"] for _, m in found["/doa"]] == episode.doa().active.tolist()
+        assert attached["episode.json"]["profile"]["id"] == episode.profile.id
+        assert metadata["hearth.episode"]["request"] == episode.profile.request
+
+
+def test_the_live_recorder_and_a_release_have_one_set_of_schemas(releases):
+    library("mcap")
+    from mcap.reader import make_reader
+
+    from edge.stream import mcap_recording
+    from recordings import mcap_schemas
+
+    path = sorted(releases("mcap").glob("episodes/*.mcap"))[0]
+    with open(path, "rb") as file:
+        summary = make_reader(file).get_summary()
+    told = {schema.name: schema.data for schema in summary.schemas.values()}
+    assert told["hearth.Audio"] == mcap_schemas.AUDIO == mcap_recording.AUDIO
+    assert told["foxglove.CompressedImage"] == mcap_recording.IMAGE
+    assert told["hearth.Message"] == mcap_recording.MESSAGE
