@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
     from recordings import consent_command
     from recordings.evaluate_command import evaluate
+    from recordings.export_command import export
     from recordings.process_command import process
     from recordings.review_command import review
 
@@ -49,6 +50,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=_LOOK)(evaluate)
     app.command(rich_help_panel=_LOOK)(trim)
     app.command(rich_help_panel=_LOOK)(convert)
+    app.command(rich_help_panel="Release")(export)
     app.command(rich_help_panel="Release")(process)
 
 

@@ -22,6 +22,7 @@ import pytest
 import soundfile
 
 import dsp
+from recordings import EpisodeWriter, Profile
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RATE = 48000
@@ -337,6 +338,31 @@ def test_review(folder: Path, episode: str, tmp_path: Path):
     assert run.json["agreement"]["pairs"][0]["table"] == [0, 1, 0, 0]
     rows = (tmp_path / "x.csv").read_text().splitlines()
     assert len(rows) == 3 and rows[2].startswith("s1,ep1,disputed,Ben,reject,sync,,")
+
+
+def test_export(folder: Path, episode: str, tmp_path: Path):
+    # Nobody is named in it, and nobody said that it may be shared: it stays, and the answer is no.
+    run = hearth(folder, "export", episode, "--to", "dcase", "--out", tmp_path / "r", "--json")
+    assert run.code == 1 and "no episode may go out" in run.stderr
+    assert_documented("export", run.json)
+    assert [row["code"] for row in run.json["left_out"]] == ["consent"] and run.json["out"] is None
+    assert list(tmp_path.iterdir()) == []
+    made = EpisodeWriter.create(
+        tmp_path / "data",
+        Profile(id="v", session="s", created_utc="2026-01-02T03:04:05Z", origin="virtual"),
+        {"rate_hz": RATE, "channels": 4, "format": "ambix"},
+        None,
+    )
+    made.write_audio(np.full((RATE // 2, 4), 1 << 20, np.int32), 5, 0, 0)
+    made.finish(report=False)
+    args = ("export", tmp_path / "data", "--to", "dcase", "--out", tmp_path / "r", "--unreviewed", "--json")
+    run = hearth(folder, *args)
+    assert run.code == 0, run.stderr
+    assert_documented("export", run.json)
+    assert run.json["numbers"]["episodes"] == 1 and run.json["problem"] is None
+    run = hearth(folder, *args, "--split-by", "room")
+    assert run.code == 2 and run.stdout == "" and "exists already" in run.stderr
+    assert hearth(folder, *args, "--resume").json["existing"] is True
 
 
 def test_process(folder: Path, episode: str, tmp_path: Path):

@@ -35,7 +35,7 @@ PANELS = {
         "convert",
         "export-audio",
     ],
-    "Release": ["process"],
+    "Release": ["export", "process"],
     "Set up": ["doctor", "init", "service", "keys", "calibrate"],
 }
 HEAVY = ("cv2", "av", "numba", "zmq", "matplotlib", "sounddevice", "scipy", "faster_whisper")
