@@ -24,7 +24,7 @@ from recordings.plan.intent import Intent, intents, likes_elsewhere, spoilt
 from recordings.plan.model import Participant, PlanItem, PlanRoom
 from recordings.plan.people import Stand, place_others, stands
 from recordings.plan.places import APART_DEG, Places
-from recordings.plan.slots import Slot
+from recordings.plan.slots import Slot, alternatives
 from recordings.plan.stage_directions import stage_directions
 from recordings.plan.tally import Tally
 from recordings.plan.wording import (
@@ -75,13 +75,22 @@ class Composer:
         self.devices = {device.id: device for room in rooms for device in room.devices}
 
     def compose(self, slot: Slot) -> PlanItem:
-        """The item of a slot, with the id "new". Raises InputError when no room and nobody allows it."""
+        """The item of a slot, with the id "new". A home that cannot have its difficulty, or its kind of
+        infeasibility, gets another one, and the item's note says so.
+
+        Raises InputError when no room and nobody allows any."""
         rng = random.Random(f"{self.seed}/{slot.grounding}/{slot.query}/{slot.feasible}/{slot.number}")
-        for room, speaker in self._pairs(slot, rng):
-            draft = self._start(slot, room, speaker, rng)
-            for item in self._items(draft):
-                self.tally.add_item(item, room)
-                return item
+        for wanted in alternatives(slot):
+            for room, speaker in self._pairs(wanted, rng):
+                draft = self._start(wanted, room, speaker, rng)
+                for item in self._items(draft):
+                    self.tally.add_item(item, room)
+                    if wanted == slot:
+                        return item
+                    planned = slot.difficulty or slot.feasibility
+                    return msgspec.structs.replace(
+                        item, note=f"planned as {planned}; this home cannot have it"
+                    )
         raise InputError(f"the plan cannot have an episode {slot}: {_why(slot)}")
 
     def _pairs(self, slot: Slot, rng: random.Random) -> list[tuple[PlanRoom, Participant]]:
@@ -406,6 +415,4 @@ def _why(slot: Slot) -> str:
     }[slot.grounding]
     if slot.query == "Q4" and slot.feasibility == "feasible":
         needs += ", and a device that alone can change the air or light of a room"
-    if slot.difficulty == "hard":
-        needs += ", and a second participant"
     return f"it needs {needs}, with places to stand in the picture"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from recordings.combinations import COMBINATIONS
@@ -47,6 +47,13 @@ def slot(cell: int, feasible: bool, number: int) -> Slot:
     kinds = INFEASIBLE[query]
     turn = number + get_args(Grounding).index(grounding)
     return Slot(grounding, query, False, number, kinds[turn % len(kinds)], None)
+
+
+def alternatives(slot: Slot) -> list[Slot]:
+    """The slot, and what may stand for it in a home that cannot have it."""
+    if slot.feasible:
+        return [slot, *(replace(slot, difficulty=d) for d in DIFFICULTIES if d != slot.difficulty)]
+    return [slot, *(replace(slot, feasibility=k) for k in INFEASIBLE[slot.query] if k != slot.feasibility)]
 
 
 def slots(per_cell: int, already: dict[tuple[int, bool], int]) -> list[Slot]:
