@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
     from recordings.evaluate_command import evaluate
     from recordings.export_command import export
     from recordings.process_command import process
+    from recordings.profile_command import profile
     from recordings.review_command import review
 
     consent_command.register(app)
@@ -48,6 +49,7 @@ def register(app: typer.Typer) -> None:
     app.command("export-audio", rich_help_panel=_LOOK)(export_audio)
     app.command(rich_help_panel=_LOOK)(review)
     app.command(rich_help_panel=_LOOK)(evaluate)
+    app.add_typer(profile, name="profile", rich_help_panel=_LOOK)
     app.command(rich_help_panel=_LOOK)(trim)
     app.command(rich_help_panel=_LOOK)(convert)
     app.command(rich_help_panel="Release")(export)

@@ -470,6 +470,31 @@ def test_evaluate(folder: Path, episode: str):
     assert run.code == 2 and "nothing to score" in run.stderr and run.stdout == ""
 
 
+def test_profile(folder: Path, episode: str):
+    run = hearth(folder, "profile", "schema", "--json")
+    assert run.code == 0
+    assert_documented("profile schema", run.json)
+    run = hearth(folder, "profile", "check", episode, "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("profile check", run.json)
+    home = folder / "home"
+    home.mkdir()
+    (home / "_fixtures.yaml").write_text(
+        "areas: [{name: Study, id: study}]\n"
+        "entities: [{name: Lamp, id: light.lamp, area: study, state: 'off'}]\n"
+    )
+    (home / "lights.yaml").write_text(
+        "tests: [{sentences: [Lamp on], expect_changes: {light.lamp: {state: 'on'}}}]\n"
+    )
+    run = hearth(folder, "profile", "import", home, "--into", "profiles", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("profile import", run.json)
+    run = hearth(folder, "profile", "export", "profiles", "--to", "simuhome", "--out", "simuhome", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("profile export", run.json)
+    assert run.json["profiles"] == 1
+
+
 def test_doctor_and_init(folder: Path, tmp_path: Path):
     run = hearth(folder, "doctor", "--rig", "realtime.yaml", "--seconds", 0.5, "--json")
     assert run.code == (0 if run.json["ok"] else 1)

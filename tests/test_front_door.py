@@ -29,6 +29,7 @@ PANELS = {
         "doa",
         "align",
         "evaluate",
+        "profile",
         "report",
         "review",
         "trim",
