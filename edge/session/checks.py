@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsp.errors import HearthError
+from edge.session.seen import WITH_FACE, faces_in
 from edge.session.words import device_name, room_of
 from recordings.episode import Episode
 from recordings.geometry import direction_to_point, unit_from_direction
@@ -302,10 +303,39 @@ def _sounding(take: _Take) -> Check | None:
     return Check("sound of the device", "bad", said, data)
 
 
+def _face(take: _Take) -> Check | None:
+    if take.item.grounding not in WITH_FACE:
+        return None
+    speaker = next((placed for placed in take.item.staging.people if placed.speaks), None)
+    speech = take.speech
+    if speech is None:
+        return Check("face", "not checked", "nobody was heard, so nobody was looked for")
+    seen = faces_in(take.episode, take.room, speaker, speech.begin_s, speech.end_s)
+    if seen.why is not None:
+        return Check("face", "not checked", seen.why)
+    data = {"found": seen.found, "elsewhere": seen.elsewhere, "looked": seen.looked, "by": seen.by}
+    said = f"in {seen.found} of {counted(seen.looked, 'picture')}, by {seen.by}"
+    if 2 * seen.found >= seen.looked:
+        return Check("face", "ok", said, data)
+    if take.episode.profile.origin == "virtual":
+        return Check("face", "not checked", f"{said}, which hardly knows drawn faces", data)
+    if not seen.found and seen.elsewhere:
+        said += f"; in {seen.elsewhere} only somewhere else than where the speaker should stand"
+    return Check("face", "warning", said, data)
+
+
+def _hand(take: _Take) -> Check | None:
+    if take.item.grounding != "G1":
+        return None
+    return Check("hand", "not checked", "no detector of hands is installed: look at the picture yourself")
+
+
 CHECKS: dict[str, Callable[[_Take], Check | None]] = {
     "whole": _whole,
     "level": _level,
     "speech": _speech,
     "sound of the device": _sounding,
+    "face": _face,
+    "hand": _hand,
     "sync": _sync,
 }
