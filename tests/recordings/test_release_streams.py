@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from dsp.errors import InputError
 from recordings import Episode
 from recordings.release.checksums import check_checksums
 from recordings.release.item import NO_SPLIT, ReleaseItem
@@ -22,7 +23,7 @@ from recordings.release.webdataset import export as export_webdataset
 from recordings.storage import sha256_file
 from tests.recordings.release_episodes import SECRET, household
 
-OURS = ("webdataset", "mcap")
+OURS = ("webdataset", "mcap", "lerobot")
 NEEDS = {"webdataset": (), "mcap": ("mcap",), "lerobot": ("pyarrow",)}
 
 
@@ -36,6 +37,11 @@ def data(tmp_path_factory) -> tuple[Path, dict[str, Path]]:
     return root, household(root)
 
 
+def sources(name: str, data) -> list[Path]:
+    """All episodes, but for LeRobot, which takes only those with pictures."""
+    return [path for key, path in data[1].items() if name != "lerobot" or key != "e4"]
+
+
 @pytest.fixture(scope="module")
 def releases(data, tmp_path_factory):
     """A format's release, made at its first use."""
@@ -46,7 +52,7 @@ def releases(data, tmp_path_factory):
         for module in NEEDS[name]:
             library(module)
         if name not in made:
-            export_release(data[0], name, out / name, ReleaseOptions(name="home"))
+            export_release(sources(name, data), name, out / name, ReleaseOptions(name="home"))
             made[name] = out / name
         return made[name]
 
@@ -68,7 +74,7 @@ def as_24_bits(episode: Episode) -> np.ndarray:
 @pytest.mark.parametrize("name", OURS)
 def test_two_exports_are_the_same_bytes_and_tell_no_secret(name: str, data, releases, tmp_path: Path):
     first = releases(name)
-    export_release(data[0], name, tmp_path / "again", ReleaseOptions(name="home"))
+    export_release(sources(name, data), name, tmp_path / "again", ReleaseOptions(name="home"))
     files = {p.relative_to(first).as_posix(): sha256_file(p) for p in sorted(first.rglob("*")) if p.is_file()}
     again = tmp_path / "again"
     assert {p.relative_to(again).as_posix(): sha256_file(p) for p in again.rglob("*") if p.is_file()} == files
@@ -213,3 +219,101 @@ def test_the_live_recorder_and_a_release_have_one_set_of_schemas(releases):
     assert told["hearth.Audio"] == mcap_schemas.AUDIO == mcap_recording.AUDIO
     assert told["foxglove.CompressedImage"] == mcap_recording.IMAGE
     assert told["hearth.Message"] == mcap_recording.MESSAGE
+
+
+# ------------------------------------------------------------------ LeRobot
+
+
+def test_lerobot_tables_by_the_documented_schema(releases, episodes):
+    """Without LeRobot: its paths, columns and types, read by pyarrow, PyAV and libsndfile."""
+    library("pyarrow")
+    import av
+    import pyarrow.parquet as pq
+
+    root = releases("lerobot")
+    info = json.loads((root / "meta" / "info.json").read_text())
+    named = json.loads((root / "meta" / "hearth.json").read_text())["episodes"]
+    assert [entry["id"] for entry in named] == ["e1", "e2", "e3"]
+    assert (info["codebase_version"], info["fps"], info["total_episodes"]) == ("v3.0", 17, 3)
+    assert info["splits"] == {"train": "0:3"}
+    video = "observation.images.main"
+    assert info["features"][video]["info"]["has_audio"] is False
+    tasks = pq.read_table(root / "meta" / "tasks.parquet").to_pandas()
+    assert list(tasks.index) == [episodes["e1"].profile.request] and list(tasks.task_index) == [0]
+    rows = pq.read_table(root / "meta" / "episodes" / "chunk-000" / "file-000.parquet").to_pylist()
+    at = 0
+    for row, entry in zip(rows, named, strict=True):
+        episode = episodes[entry["id"]]
+        data_path = info["data_path"].format(
+            chunk_index=row["data/chunk_index"], file_index=row["data/file_index"]
+        )
+        table = pq.read_table(root / data_path, filters=[("episode_index", "=", row["episode_index"])])
+        times = episode.frame_times()
+        assert table["observation.time_ns"].to_pylist() == times.tolist()
+        assert (row["dataset_from_index"], row["dataset_to_index"]) == (at, at + len(times))
+        assert table["index"].to_pylist() == list(range(at, at + len(times)))
+        at += len(times)
+        np.testing.assert_allclose(table["timestamp"].to_numpy(), np.arange(len(times)) / 17, atol=1e-6)
+        # The frame of the sound at each picture: its time by the episode's own clock is the picture's.
+        frames = np.array(table["observation.sound_frame"].to_pylist())
+        heard = frames >= 0
+        assert heard.mean() > 0.85
+        late = times[heard] - episode.audio_map.time_ns(frames[heard] * 2.0)
+        assert late.min() >= -50_000 and late.max() < 1e9 / 24000 + 50_000
+        sound, _ = soundfile.read(root / entry["sound"], dtype="float64")
+        np.testing.assert_array_equal(sound, as_24_bits(episode))
+        # The noise comes from 40 degrees left, 10 up.
+        direction = np.array(table["observation.sound_direction"].to_pylist())
+        known = np.linalg.norm(direction, axis=1) > 0
+        assert known.mean() > 0.5
+        off = np.degrees(np.arctan2(direction[known, 1], direction[known, 0])) - 40.0
+        assert np.abs(np.median(off)) < 3
+        # Pictures: each at its place on the grid, with the brightness that was recorded.
+        path = root / info["video_path"].format(
+            video_key=video,
+            chunk_index=row[f"videos/{video}/chunk_index"],
+            file_index=row[f"videos/{video}/file_index"],
+        )
+        begin = row[f"videos/{video}/from_timestamp"]
+        with av.open(str(path)) as reader:
+            shown = [
+                (float(f.pts * f.time_base), f.to_ndarray(format="gray").mean())
+                for f in reader.decode(video=0)
+            ]
+        mine = [
+            (t, level) for t, level in shown if begin - 1e-4 <= t < row[f"videos/{video}/to_timestamp"] - 1e-4
+        ]
+        np.testing.assert_allclose([t for t, _ in mine], begin + np.arange(len(times)) / 17, atol=2e-5)
+        truth = [image.mean() for _, image in episode.frames()]
+        assert np.abs(np.array([level for _, level in mine]) - truth).max() < 4
+    stats = json.loads((root / "meta" / "stats.json").read_text())
+    assert np.array(stats[video]["mean"]).shape == (3, 1, 1) and stats["index"]["max"] == [at - 1]
+
+
+def test_what_is_no_one_lerobot_dataset_is_refused(data, tmp_path: Path):
+    library("pyarrow")
+    with pytest.raises(InputError, match="has no pictures"):
+        export_release(data[0], "lerobot", tmp_path / "x", ReleaseOptions(name="home"))
+    release = tmp_path / "sound"
+    export_release(data[0], "lerobot", release, ReleaseOptions(name="home", video=False))
+    info = json.loads((release / "meta" / "info.json").read_text())
+    assert info["fps"] == 10 and info["video_path"] is None and info["total_episodes"] == 4
+
+
+def test_lerobots_own_loader_reads_it(releases, episodes):
+    library("pyarrow")
+    library("torch")
+    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="needs LeRobot")
+    root = releases("lerobot")
+    data = lerobot.LeRobotDataset("hearth/home", root=root, video_backend="pyav")
+    assert (data.num_episodes, data.fps) == (3, 17)
+    at = 0
+    for name in ("e1", "e2", "e3"):
+        episode = episodes[name]
+        for (t_ns, image), number in zip(episode.frames(), range(at, len(data)), strict=False):
+            item = data[number]
+            assert int(item["observation.time_ns"]) == t_ns
+            assert item["task"] == episode.profile.request
+            assert abs(float(item["observation.images.main"].mean()) * 255 - image.mean()) < 4
+        at += len(episode.frame_times())
+    assert at == len(data)
