@@ -133,6 +133,7 @@ class Desk:
         return {
             **view.data(),
             "n": number,
+            "id": row.id,
             "path": str(row.decisions.path),
             "manifest_sha256": row.decisions.manifest_sha256,
             "review": self.review_state(row, who),

@@ -8,6 +8,7 @@ export class Pictures {
   // times: seconds in the sound file, rising, one per picture.
   constructor(episode, camera, pack) {
     this.times = camera.t;
+    this._from = beginnings(camera.t);
     this.size = camera.size;
     this.late = 0; // seconds that are added to every time
     this._url = (number) => `/pictures/${episode}/${number}?camera=${encodeURIComponent(camera.name)}`;
@@ -19,9 +20,10 @@ export class Pictures {
     this.trouble = "";
   }
 
-  // The picture that is seen at t: the newest that is not after it, and before the first one the first.
+  // The picture that is seen at t: the nearest one (its stamp is the middle of what it saw), though none is
+  // seen earlier than half a usual step before its time; before the first one the first.
   index(t) {
-    const list = this.times;
+    const list = this._from;
     let low = 0, high = list.length;
     while (low < high) {
       const middle = (low + high) >> 1;
@@ -112,6 +114,12 @@ export class Pictures {
     this._decoded.clear();
     this._packs.clear();
   }
+}
+
+// From when on each picture is seen.
+function beginnings(times) {
+  const steps = times.slice(1).map((t, i) => t - times[i]), usual = [...steps].sort((a, b) => a - b)[steps.length >> 1] || 0;
+  return times.map((t, i) => t - (i ? Math.min(steps[i - 1], usual) : usual) / 2);
 }
 
 function unpack(buffer) {

@@ -237,6 +237,10 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   act(event);
 });
+addEventListener("hashchange", () => {
+  const n = Number(/^#(\d+)$/.exec(location.hash)?.[1] ?? -1);
+  if (n !== wanted && list.row(n)) open(n);
+});
 byId("next").addEventListener("click", () => go(1));
 byId("previous").addEventListener("click", () => go(-1));
 byId("list-button").addEventListener("click", () => drawer(!document.body.classList.contains("drawer")));

@@ -83,7 +83,6 @@ class EpisodeView:
         size = main.size if main else None
         late = None if self.late_ms is None else {"ms": round(self.late_ms[0], 3), "source": self.late_ms[1]}
         return {
-            "id": facts.id,
             "duration_s": round(facts.duration_s, 4),
             "sound": self.reader is not None and self.reader.frames > 0,
             "mixes": list(MIXES),
@@ -211,11 +210,11 @@ def listening_gain(reader: SoundReader) -> float:
 def activity_marks(facts: Facts) -> list[Mark]:
     """When something sounded, and when a talker was followed, as spans for the band of events."""
     track = facts.directions
-    spans = [("Activity", t, 0.05, "sound") for t in track.times_s[track.active]]
+    spans = [("Activity", t, 0.05, "") for t in track.times_s[track.active]]
     marks = _joined(spans, ACTIVE_JOIN_S, "measured")
     for path in facts.talkers:
         heard = path.times_s[~path.coasting]
-        rows = [("Talkers", t - 0.05, 0.05, f"talker {path.number}") for t in heard]
+        rows = [("Talkers", t - 0.05, 0.05, str(path.number)) for t in heard]
         marks += _joined(rows, ACTIVE_JOIN_S, "measured")
     return marks
 
