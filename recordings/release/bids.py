@@ -61,7 +61,7 @@ def export(
     for name, rows in scans.items():
         write_text(out / name, table([["filename", "acq_time", "episode"], *rows], "\t", "n/a"))
         report.holds += [Holds(name, item, of=("episode.yaml", TIMELINE)) for item in of_scans[name]]
-    _write_participants(items, out, subjects)
+    _write_participants(items, out, subjects, report)
     write_json(
         out / "scans.json",
         {"acq_time": {"Description": "When it began, UTC"}, "episode": {"Description": "Id of the episode"}},
@@ -163,22 +163,23 @@ def _sidecar(item: ReleaseItem, out: Path, name: str, value: dict[str, Any], rep
     report.holds.append(Holds(name, item.id, of=("episode.yaml", TIMELINE)))
 
 
-def _write_participants(items: Sequence[ReleaseItem], out: Path, subjects: dict[str, str]) -> None:
+def _write_participants(
+    items: Sequence[ReleaseItem], out: Path, subjects: dict[str, str], report: ExportReport
+) -> None:
     rows = []
     for person, sub in sorted(subjects.items(), key=lambda pair: pair[1]):
         own = [item for item in items if (item.participant or "unknown") == person]
-        split = sorted({item.split for item in own})
-        # The ids of the episodes stand here so that a withdrawal finds the row.
-        rows.append([f"sub-{sub}", person, len(own), ",".join(split), ",".join(item.id for item in own)])
-    header = ["participant_id", "speaker", "episode_count", "split", "episodes"]
-    write_text(out / "participants.tsv", table([header, *rows], "\t", "n/a"))
+        rows.append([f"sub-{sub}", person, ",".join(sorted({item.split for item in own}))])
+        # The label, so that a withdrawal takes the row out when the person's last episode goes.
+        report.holds += [
+            Holds("participants.tsv", item.id, of=("episode.yaml",), labels=(f"sub-{sub}",)) for item in own
+        ]
+    write_text(out / "participants.tsv", table([["participant_id", "speaker", "split"], *rows], "\t", "n/a"))
     write_json(
         out / "participants.json",
         {
             "speaker": {"Description": "Id of the speaker in the profiles of the episodes"},
-            "episode_count": {"Description": "Number of episodes in which this person speaks"},
             "split": {"Description": "train, val, test; all: the release is not split"},
-            "episodes": {"Description": "Ids of these episodes"},
         },
     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dsp.errors import InputError
-from recordings.episode import RELEASE, RELEASE_RATE_HZ, video_name
+from recordings.episode import DOA_WINDOW_S, RELEASE, RELEASE_RATE_HZ, Episode, video_name
 from recordings.release.options import ReleaseOptions
 from recordings.storage import sha256_file, storage_errors
 
@@ -115,7 +115,7 @@ class Media:
 
             with suppress(FileNotFoundError):
                 changed.unlink()
-            voice_safe_copy(source, changed)
+            voice_safe_copy(source, changed, speech=_speech(item.episode))
         try:
             made = write_wav(
                 changed if self.options.voice_safe else source,
@@ -150,6 +150,20 @@ class Media:
         return replace(made, blurred=self.options.blur, copied=made.copied and not self.options.blur)
 
 
+def _speech(episode: Episode) -> list[tuple[float, float]]:
+    """(start, end) in seconds of the sound of every stretch in which a talker was followed and heard."""
+    found: list[tuple[float, float]] = []
+    for track in episode.tracks():
+        for end, quiet in zip(track.times_s.tolist(), track.coasting.tolist(), strict=True):
+            if quiet:
+                continue
+            if found and abs(found[-1][1] - (end - DOA_WINDOW_S)) < 1e-6:
+                found[-1] = (found[-1][0], end)
+            else:
+                found.append((end - DOA_WINDOW_S, end))
+    return found
+
+
 def _append(path: Path, data: bytes) -> None:
     with open(path, "ab") as file:
         file.write(data)
@@ -176,7 +190,8 @@ def write_wav(source: Path, target: Path, sample_type: str, note: str, date: dat
     from recordings.wav_write import WavWriter
 
     sound = open_audio(source)
-    if (sound.rate, sound.channels, sound.format) != (RELEASE_RATE_HZ, 4, "ambix"):
+    # A copy with changed voices has no tags; foa_24k.wav always says what it is.
+    if (sound.rate, sound.channels) != (RELEASE_RATE_HZ, 4) or sound.format not in ("ambix", None):
         raise InputError(
             f"{source}: {sound.channels} channels at {sound.rate} Hz of format {sound.format}; a release"
             f" takes 4 at {RELEASE_RATE_HZ} Hz of ambix"

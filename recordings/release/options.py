@@ -43,7 +43,8 @@ class Holds:
     """That a file of the release holds something of an item.
 
     output: path in the release, POSIX. member: name within a tar. of: the episode's files that it was made
-    from. sha256: of the output or member, where it is of this item alone.
+    from. sha256: of the output or member, where it is of this item alone. labels: what else stands in tables
+    for the item's people, such as a participant's label.
     """
 
     output: str
@@ -51,6 +52,7 @@ class Holds:
     member: str | None = None
     of: tuple[str, ...] = ()
     sha256: str | None = None
+    labels: tuple[str, ...] = ()
 
 
 @dataclass

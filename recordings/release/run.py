@@ -330,9 +330,12 @@ def _sources(items: Sequence[ReleaseItem], names: Sequence[str], report: ExportR
     manifests = {item.id: read_manifest(item.path) for item in items}
     keys = {item.id: episode_key(item.episode.profile) for item in items}
 
-    def line(output: str, item: ReleaseItem, of: Iterable[str], **more: str | None) -> Source:
+    def line(
+        output: str, item: ReleaseItem, of: Iterable[str], labels: tuple[str, ...] = (), **more: str | None
+    ) -> Source:
         listed = manifests[item.id]
         return Source(
+            labels=labels,
             output=output,
             item=item.id,
             episode=keys[item.id],
@@ -345,7 +348,8 @@ def _sources(items: Sequence[ReleaseItem], names: Sequence[str], report: ExportR
     for one in report.holds:
         told.add(one.output)
         item = by_id[one.item]
-        yield line(one.output, item, one.of or item.sources(), member=one.member, sha256=one.sha256)
+        of = one.of or item.sources()
+        yield line(one.output, item, of, one.labels, member=one.member, sha256=one.sha256)
     for name in names:
         if name not in told and name not in plain:
             for item in items:

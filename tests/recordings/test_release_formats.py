@@ -58,6 +58,10 @@ def pictures(path: Path) -> tuple[list[float], list[np.ndarray]]:
     return [time for time, _ in found], [image for _, image in found]
 
 
+def read_tsv(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.open(), delimiter="\t"))
+
+
 # ------------------------------------------------------------------ what all have in common
 
 
@@ -299,10 +303,11 @@ def test_audiofolder_decodes_to_four_channels(releases, data, tmp_path, monkeypa
 def test_bids_tables_and_sidecars(data, releases):
     out = releases["bids"]
     people = list(csv.DictReader((out / "participants.tsv").open(), delimiter="\t"))
-    assert [(row["participant_id"], row["episode_count"]) for row in people] == [
-        ("sub-p1", "2"),
-        ("sub-p2", "1"),
-        ("sub-p3", "1"),
+    split = {row["item"]: row["split"] for row in json.loads((out / "splits.json").read_text())["items"]}
+    assert [(row["participant_id"], row["speaker"], row["split"]) for row in people] == [
+        ("sub-p1", "p1", split["e1"]),
+        ("sub-p2", "p2", split["e2"]),
+        ("sub-p3", "p3", split["e3"]),
     ]
     assert json.loads((out / "dataset_description.json").read_text())["License"] == "CC-BY-4.0"
     assert [p.name for p in out.rglob("README*")] == ["README.md"], "one README, at the top"
@@ -376,8 +381,10 @@ def test_ids_that_meet_get_their_session_and_labels_stay_apart(tmp_path):
             accept(record(tmp_path / "data", told, seconds=0.3, pictures=False).path)
     export_release(tmp_path / "data", "bids", tmp_path / "out")
     assert len(list((tmp_path / "out").rglob("*.wav"))) == 4
-    rows = list(csv.DictReader((tmp_path / "out" / "participants.tsv").open(), delimiter="\t"))
-    assert [(row["participant_id"], row["speaker"], row["episodes"]) for row in rows] == [
-        ("sub-p1", "p1", "s-1-e-1,s-1-e1"),
-        ("sub-p1x2", "p_1", "s1-e-1,s1-e1"),
+    rows = read_tsv(tmp_path / "out" / "participants.tsv")
+    assert [(row["participant_id"], row["speaker"]) for row in rows] == [
+        ("sub-p1", "p1"),
+        ("sub-p1x2", "p_1"),
     ]
+    ids = {row["episode"] for path in (tmp_path / "out").rglob("*_scans.tsv") for row in read_tsv(path)}
+    assert ids == {"s-1-e-1", "s-1-e1", "s1-e-1", "s1-e1"}
