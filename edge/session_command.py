@@ -41,6 +41,10 @@ def session(
     seconds: Annotated[
         float, typer.Option(min=1, max=3600, help="longest take of a real rig; E ends one earlier")
     ] = 60.0,
+    loudspeaker: Annotated[
+        str | None,
+        typer.Option(help="real rig: output device that plays the device to be heard; a part of its name"),
+    ] = None,
     web: Annotated[
         bool | None, typer.Option("--web/--no-web", help="serve the page; default: unless there is a script")
     ] = None,
@@ -57,6 +61,7 @@ def session(
     Goes on where it was left, also after a crash. Keys are on the screen; the web page has the same ones.
     """
     from edge.session.engine import COUNTDOWN_S, Session
+    from edge.session.loudspeaker import Loudspeaker
     from edge.session.operators import operator_of
     from edge.session.stage import Stage
     from edge.session.web import serving
@@ -84,6 +89,7 @@ def session(
         countdown_s=countdown if countdown is not None else COUNTDOWN_S if script is None else 0,
         longest_s=seconds,
         report=report_page,
+        loudspeaker=None if loudspeaker is None else Loudspeaker(loudspeaker),
         plan_sha256=hashlib.sha256(_file_of(plan).read_bytes()).hexdigest(),
     )
     with serving(address if with_web else None, the_session) as page:

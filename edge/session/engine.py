@@ -13,9 +13,9 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,12 @@ from capture.recording import Meter
 from dsp.errors import HearthError, InputError
 from edge.session.checks import Check, all_well, check_take
 from edge.session.journal import JournalWriter
+from edge.session.loudspeaker import Loudspeaker
 from edge.session.operators import LONGEST_TEXT, Command, Operator, Person
 from edge.session.progress import Pace, Progress
 from edge.session.recovery import check_owner, folder_name, next_take, recover
 from edge.session.stage import Setting, Stage
-from edge.session.words import in_words, item_in_words
+from edge.session.words import device_to_play, in_words, item_in_words
 from recordings.episode import Episode
 from recordings.plan.model import Plan, PlanItem
 from recordings.profile import Consent
@@ -109,8 +110,8 @@ class Session:
     only: ids of the items to record, in the plan's order; None: all. Items whose `skip` is set are left out.
     operator: who decides; default: a person, through `do`. consent: opens the book that is asked for every
     real person, anew each time; None: nobody is asked. countdown_s: 0 for none. longest_s: of a take of a
-    real rig. report: make each episode's page. Raises InputError when another session has the folder,
-    StorageError.
+    real rig. report: make each episode's page. loudspeaker: plays the device that is to be heard, on a real
+    rig. Raises InputError when another session has the folder, StorageError.
     """
 
     def __init__(
@@ -127,12 +128,13 @@ class Session:
         longest_s: float = LONGEST_S,
         report: bool = True,
         plan_sha256: str | None = None,
+        loudspeaker: Loudspeaker | None = None,
     ) -> None:
         self.plan, self.name, self.data = plan, name, data
         self.folder = data / name
         self._stage, self._operator, self._consent = stage, operator or Person(), consent
         self._countdown_s, self._longest_s, self._report = countdown_s, longest_s, report
-        self._plan_sha256 = plan_sha256
+        self._plan_sha256, self._loudspeaker = plan_sha256, loudspeaker
         self.order = _ordered(plan, only)
         self._hash = {item.id: item_hash(item) for item in plan.items}
         self._writer = JournalWriter(self.folder)
@@ -245,6 +247,8 @@ class Session:
         words = item_in_words(self.plan, item)
         words["notes"] = list(self._writer.journal.notes.get(item.id, ()))
         words["kept"] = self._writer.journal.kept.get(item.id)
+        heard = None if self._loudspeaker is None or self._stage.is_virtual(item) else device_to_play(item)
+        words["loudspeaker"] = None if heard is None else heard.name
         return words
 
     # ------------------------------------------------------------------ the run
@@ -439,24 +443,38 @@ class Session:
             **{name: getattr(item, name) for name in FIELDS},
         )
         self._writer.add("armed", **names, item_sha256=self._hash[item.id])
-        if not self._count_down(item, number):
-            return None
-        meter = None if setting.virtual and self._countdown_s == 0 else self._metered
-        recorder = setting.begin(profile, self.data, self._longest_s, meter)
-        self._writer.add("recording", **names)
-        self._takes += 1
-        self._recorder = recorder
-        recorder.event("plan_item", item=item.id, take=number, plan=self.plan.name)
-        self._show("recording", item, ("stop", "quit"), take=number, message=item.request)
-        try:
-            if self._quit.is_set():
-                recorder.finish_because("interrupt")
-            self._prepare_next(item)
-            setting.run()
-        finally:
-            self._recorder = None
+        with self._sound(item, setting):
+            if not self._count_down(item, number):
+                return None
+            meter = None if setting.virtual and self._countdown_s == 0 else self._metered
+            recorder = setting.begin(profile, self.data, self._longest_s, meter)
+            self._writer.add("recording", **names)
+            self._takes += 1
+            self._recorder = recorder
+            recorder.event("plan_item", item=item.id, take=number, plan=self.plan.name)
+            self._show("recording", item, ("stop", "quit"), take=number, message=item.request)
+            try:
+                if self._quit.is_set():
+                    recorder.finish_because("interrupt")
+                self._prepare_next(item)
+                setting.run()
+            finally:
+                self._recorder = None
         self._show("finishing", item, take=number, message="the episode is being finished and checked")
         return self._work.submit(self._finish, recorder, item, number).result()
+
+    @contextmanager
+    def _sound(self, item: PlanItem, setting: Setting) -> Iterator[None]:
+        """While the body runs the loudspeaker sounds as the device that is to be heard."""
+        heard = None if setting.virtual or self._loudspeaker is None else device_to_play(item)
+        if heard is None or self._loudspeaker is None:
+            yield
+            return
+        self._loudspeaker.play(heard.type)
+        try:
+            yield
+        finally:
+            self._loudspeaker.stop()
 
     def _given(self, item: PlanItem) -> Consent | None:
         """What the profile says of the consent of those in it."""

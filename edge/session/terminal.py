@@ -128,6 +128,8 @@ def _stage(item: Mapping[str, Any]) -> RenderableType:
         for device in item["devices"]
     ]
     table.add_row("devices", "; ".join(states) or "none in this room")
+    if item["loudspeaker"]:
+        table.add_row("loudspeaker", f"stands at the {item['loudspeaker']}, and plays it from the count on")
     kind = " ".join(filter(None, (item["grounding"], item["query"], item["feasibility"], item["difficulty"])))
     table.add_row("episode", f"{kind}, meant: {item['target'] or 'no such device'}", style="dim")
     if item["note"]:

@@ -102,6 +102,13 @@ def sounding(item: PlanItem, device: DeviceState) -> bool:
     return device.id in item.staging.sounding
 
 
+def device_to_play(item: PlanItem) -> DeviceState | None:
+    """The one device that a loudspeaker stands in for: the target if it is to be heard, else the first that
+    is; None when nothing is."""
+    heard = sorted(item.staging.sounding, key=lambda name: name != item.target_device)
+    return next((device for device in item.home.devices if heard and device.id == heard[0]), None)
+
+
 def item_in_words(plan: Plan, item: PlanItem) -> dict[str, Any]:
     """All that an operator is shown of an item, as plain values: who, where, what to say and do, devices, and
     the room's plan in metres for drawing."""

@@ -32,6 +32,7 @@ PLAN = plan_of(humming(1), item(2, grounding="G1", pointing_at="living_room_tv_1
 
 def state(phase: str, **more: Any) -> dict[str, Any]:
     words = {**item_in_words(PLAN, PLAN.items[1]), "notes": ["the lamp flickers"], "kept": None}
+    words["loudspeaker"] = "music player"
     return {
         "phase": phase, "turn": 3, "version": 9, "item": words, "can": ["go", "note", "quit"], "enter": "go",
         "take": 2, "takes": 1, "count": None, "meter": None, "checks": [], "checks_ok": None, "refused": None,

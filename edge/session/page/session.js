@@ -85,7 +85,8 @@ function item(one) {
       return row;
     }),
   );
-  by("do").replaceChildren(...(one?.do ?? []).map((line) => element("li", "", line)));
+  const lines = [...(one?.do ?? []), ...(one?.loudspeaker ? [`The loudspeaker stands at the ${one.loudspeaker}.`] : [])];
+  by("do").replaceChildren(...lines.map((line) => element("li", "", line)));
   by("devices").replaceChildren(
     ...(one?.devices ?? []).map((device) => {
       const row = element("li", device.sounds ? "sounds" : "");
