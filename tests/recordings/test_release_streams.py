@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
+import resource
+import signal
 import tarfile
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import pytest
 import soundfile
 
 from dsp.errors import InputError
-from recordings import Episode
+from recordings import Episode, StorageError
 from recordings.release.checksums import check_checksums
 from recordings.release.item import NO_SPLIT, ReleaseItem
 from recordings.release.media import Media
@@ -22,6 +25,7 @@ from recordings.release.run import export_release
 from recordings.release.webdataset import export as export_webdataset
 from recordings.storage import sha256_file
 from tests.recordings.release_episodes import SECRET, household
+from tests.recordings.test_release_run import in_a_child, killed_at
 
 OURS = ("webdataset", "mcap", "lerobot")
 NEEDS = {"webdataset": (), "mcap": ("mcap",), "lerobot": ("pyarrow",)}
@@ -83,6 +87,35 @@ def test_two_exports_are_the_same_bytes_and_tell_no_secret(name: str, data, rele
         if path.is_file():
             content = path.read_bytes()
             assert SECRET.encode() not in content and b"neighbour" not in content, path
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_killed_or_without_room_the_same_call_completes_to_the_same_bytes(name, data, releases, tmp_path):
+    whole = releases(name)
+    out = tmp_path / "out"
+
+    def export() -> None:
+        export_release(sources(name, data), name, out, ReleaseOptions(name="home"))
+
+    for step in (25, 45, 70):
+        assert killed_at(step, tmp_path / "out.partial", export) == -signal.SIGKILL, step
+        assert not out.exists() and (tmp_path / "out.partial").is_dir()
+
+    def without_room() -> None:
+        # Sounds are there already; what is made of them is larger than this.
+        most = 3_000 if name == "lerobot" else 60_000
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        try:
+            export()
+        except StorageError as error:
+            os._exit(70 + ("too large" in str(error)))
+
+    assert in_a_child(without_room) == 71
+    assert not out.exists()
+    export()
+    assert not (tmp_path / "out.partial").exists()
+    assert (out / "checksums.sha256").read_bytes() == (whole / "checksums.sha256").read_bytes()
+    assert check_checksums(out) == []
 
 
 # ------------------------------------------------------------------ WebDataset
