@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from recordings.goal_rules import asked_asserts, goal_problems, holds
+from recordings.goal_rules import asked_asserts, asked_rooms, goal_problems, holds
 from recordings.problem import Problem
 from recordings.profile import Grounding, HomeState, Profile, Query
 from recordings.scene_rules import home_problems, identity_problems, staging_problems
@@ -121,7 +121,7 @@ def _target(p: Profile | PlanItem, home: HomeState | None) -> Iterator[Problem]:
         yield Problem(
             "target", f"the goal is about {', '.join(sorted(asked))}, not about target_device {device.id!r}"
         )
-    rooms = {part.room for part in (*p.goal.changes, *p.goal.room_values)}
+    rooms = set(asked_rooms(p.goal))
     if rooms and not asked and device.room not in rooms:
         yield Problem(
             "target", f"the goal is about {', '.join(sorted(rooms))}; {device.id!r} is in {device.room!r}"

@@ -38,6 +38,11 @@ def asked_asserts(goal: Goal) -> tuple[Assert, ...]:
     return (*goal.asserts, *(a for step in goal.steps for a in step.asserts))
 
 
+def asked_rooms(goal: Goal) -> list[str]:
+    """The rooms whose air or light a goal is about."""
+    return [*(change.room for change in goal.changes), *(told.room for told in goal.room_values)]
+
+
 def goal_problems(p: Profile | PlanItem, goal: Goal, home: HomeState | None) -> Iterator[Problem]:
     """What is wrong with the goal by itself, against the query and feasibility, and against the home."""
     infeasible = p.feasibility not in (None, "feasible")
@@ -102,9 +107,9 @@ def _goal_parts(p: Profile | PlanItem, goal: Goal, home: HomeState | None) -> It
     for name in twice(f"{a.device_id} {a.attribute}" for a in goal.asserts):
         yield Problem("twice", f"goal.asserts names {name} twice")
     if home is not None and home.rooms and p.feasibility != "nonexistent_resource":
-        for part in (*goal.changes, *goal.room_values):
-            if part.room not in home.rooms:
-                yield no_room(f"goal names the room {part.room!r}", home)
+        for room in asked_rooms(goal):
+            if room not in home.rooms:
+                yield no_room(f"goal names the room {room!r}", home)
 
 
 def _when(goal: Goal, home: HomeState | None) -> Iterator[Problem]:

@@ -206,8 +206,8 @@ def _answer(goals: list[Any], home: HomeState) -> tuple[Goal, list[str]]:
     for goal in goals:
         order.append(goal["variant"])
         if goal["variant"] == "room_state":
-            value = float(goal["current_value"])
-            values.append(RoomValue(room=goal["room_id"], variable=goal["room_state"], value=value))
+            told = float(goal["current_value"])
+            values.append(RoomValue(room=goal["room_id"], variable=goal["room_state"], value=told))
         elif goal["variant"] == "device_attribute":
             device = devices.get(goal["device_id"])
             value = None if device is None else device.attributes.get(goal["attribute"])

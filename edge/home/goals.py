@@ -219,7 +219,7 @@ class _Check:
         times = [self._time(step.when) for step in steps]
         for n, m, path in _contrary(steps, times):
             self._wrong("unreachable", f"goal.steps[{n}] and [{m}] want two values of {path} at one time")
-        order = range(len(steps))
+        order = list(range(len(steps)))
         if all(time is not None for time in times):
             order = sorted(order, key=lambda n: times[n] or 0.0)
         elif len({step.when.anchor_device for step in steps}) == 1:

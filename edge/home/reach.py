@@ -101,8 +101,8 @@ def _tries(device: HomeDevice, state: State, wanted: Mapping[str, Value]) -> Ite
         if not arguments:
             yield Order(device.id, name, {})
         elif len(arguments) == 1:
-            for value in sorted(n for n in numbers if arguments[0].low <= n <= arguments[0].high):
-                yield Order(device.id, name, {arguments[0].name: value})
+            for number in sorted(n for n in numbers if arguments[0].low <= n <= arguments[0].high):
+                yield Order(device.id, name, {arguments[0].name: number})
     for path, value in wanted.items():
         attribute = schema_of(device.type, path)
         if attribute is not None and attribute.writable:

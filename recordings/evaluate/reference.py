@@ -25,7 +25,7 @@ def perfect(profile: Profile) -> Answer:
     if goal.kind == "refusal":
         return replace(base, outcome="refused", answer=f"I cannot do that: {goal.reason}")
     if goal.kind == "answer":
-        told = [everyday(one) for one in (*goal.asserts, *goal.room_values)]
+        told = [*map(everyday, goal.asserts), *map(everyday, goal.room_values)]
         return replace(base, answer=f"{', '.join(told).capitalize()}.")
     rooms: Rooms = {}
     alone: Rooms = {}
