@@ -40,6 +40,8 @@ def evaluate(
 
     if (judge is None) != (model is None):
         raise InputError("--judge and --model belong together: the endpoint, and its name of the model")
+    if csv is not None and not csv.absolute().parent.is_dir():  # before a judge is asked for an hour
+        raise InputError(f"--csv {csv}: there is no folder {csv.parent}")
     reader = Judge(judge, model, judge_timeout_s) if judge is not None and model is not None else None
     given = read_answers(answers)
     profiles = profiles_of(episodes)

@@ -191,8 +191,11 @@ def evaluate(
     if judge is None:
         scores = [score(profile) for profile in profiles]
     else:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        pool = ThreadPoolExecutor(AT_ONCE)
+        try:
             scores = list(pool.map(score, profiles))
+        finally:  # at Ctrl-C nothing more is asked; what is being asked ends by its time-out
+            pool.shutdown(wait=False, cancel_futures=True)
     return Evaluation(
         tuple(scores),
         tuple(p.id for p in profiles if p.id not in answers.by_episode),

@@ -168,6 +168,24 @@ def test_time_out_is_an_error_and_does_not_hang(server: tuple[str, Replies]) -> 
     assert "no connection" in scored.why
 
 
+def test_ctrl_c_asks_no_more(server: tuple[str, Replies]) -> None:
+    url, replies = server
+    replies.script, replies.asked = ["A", "A", "A"], []
+    names = [f"e{n}" for n in range(60)]
+
+    def interrupt(amount: float) -> None:
+        if len(replies.asked) > 20:
+            raise KeyboardInterrupt
+
+    answers = collect(told(episode=name) for name in names)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate([profile(name) for name in names], answers, Judge(url, "small", 20.0), interrupt)
+    time.sleep(0.3)
+    asked = len(replies.asked)
+    time.sleep(0.3)
+    assert asked == len(replies.asked) < 3 * len(names), "calls go on after Ctrl-C"
+
+
 def test_what_the_judge_is_told(server: tuple[str, Replies], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEARTH_JUDGE_KEY", "word")
     ask(server, "A", "A", "A")
