@@ -64,7 +64,9 @@ def episodes(
     from recordings.episode import list_episodes
 
     rows: list[dict[str, Any]] = []
+    from recordings.review.standing import standings
     for episode in list_episodes(folder):
+    stands = standings(folder)
         row: dict[str, Any] = {
             "path": str(episode.path),
             "id": episode.profile.id,
@@ -76,6 +78,8 @@ def episodes(
             "problem": episode.profile.notes if episode.profile.id == "unreadable" else None,
         }
         try:
+            "verdict": stand.verdict if stand else None,
+            "kept": stand.kept if stand else None,
             row["duration_s"] = round(episode.duration_s, 3)
         except HearthError as error:
             row["problem"] = str(error)
@@ -83,7 +87,10 @@ def episodes(
     broken = sum(row["state"] == "interrupted" for row in rows)
     text = [
         f"{row['state']:<12} {'-' if row['duration_s'] is None else format(row['duration_s'], '.1f'):>8} s"
-        f"  {row['path']}" + (f"  [{row['problem']}]" if row["problem"] else "")
+        f"  {row['path']}"
+        + (f"  {row['verdict']}" if row["verdict"] else "")
+        + ("  not kept" if row["kept"] is False else "")
+        + (f"  [{row['problem']}]" if row["problem"] else "")
         for row in rows
     ]
     remedy = "; `hearth repair EPISODE` finishes one" if broken else ""

@@ -56,7 +56,8 @@ export class Marks {
       const d = `M${x - 15} ${y}h30M${x} ${y - 15}v30`;
       group.append(make("path", { class: "halo", d }), make("path", { class: "talker shape", d }));
     }
-    const label = make("text", { x: Math.min(Math.max(x, 60), 940), y: Math.min(y + 56, this._height - 8), "text-anchor": "middle" }, place.name);
+    const edge = x > 850 ? "end" : x < 150 ? "start" : "middle";
+    const label = make("text", { x: Math.min(Math.max(x, 12), 988), y: Math.min(y + 56, this._height - 8), "text-anchor": edge }, place.name);
     group.append(label);
     return group;
   }
@@ -69,7 +70,7 @@ export class Marks {
   }
 
   _onPlan() {
-    const layer = make("g", { class: "set" });
+    const layer = make("g", { class: "set" }), written = [...this._plan.querySelectorAll("text")].map((node) => node.textContent);
     for (const place of this._episode.places) {
       if (!place.plan) continue;
       const [x, y] = place.plan;
@@ -77,7 +78,7 @@ export class Marks {
       if (!place.facing) continue;
       layer.append(make("path", { class: `facing ${place.kind}`, d: `M${x} ${y}L${place.facing[0]} ${place.facing[1]}` }));
       layer.append(make("circle", { class: `person ${place.kind}`, cx: x, cy: y, r: 6 }));
-      layer.append(make("text", { x: x + 9, y: y - 8 }, place.name));
+      if (!written.includes(place.name)) layer.append(make("text", { x: x + 9, y: y - 8 }, place.name));
     }
     this._dots = make("g", { class: "moving" });
     this._plan.append(layer, this._dots);

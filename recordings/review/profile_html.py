@@ -34,6 +34,17 @@ def profile_html(facts: Facts) -> str:
     return f'<dl class="facts">{terms}</dl>{home}'
 
 
+def headline_html(facts: Facts) -> str:
+    """What the reviewer has to have in mind, in a line: target and goal; empty where neither is known."""
+    profile = facts.profile
+    if profile is None:
+        return ""
+    target, goal = _target(facts, profile), _goal(facts, profile.goal) if profile.goal else ""
+    parts = [f"Target: {target}" if target else "", f"Goal: {goal}" if goal else ""]
+    words = " · ".join(filter(None, parts))
+    return f'<p class="lead meant">{words}</p>' if words else ""
+
+
 def _name(facts: Facts, identity: str) -> str:
     name = facts.names.get(identity, identity)
     return f"<b>{escape(name)}</b>" + (f" <code>{escape(identity)}</code>" if name != identity else "")

@@ -26,7 +26,7 @@ from recordings.report_sound import SoundReader, picture_sound
 from recordings.report_timeline import PageClock, load_lines
 from recordings.review import overlay
 from recordings.review.pictures import PACK
-from recordings.review.profile_html import profile_html
+from recordings.review.profile_html import headline_html, profile_html
 from recordings.review.sound import MIXES, ListeningWav, listen
 from recordings.timeline import Line
 
@@ -98,7 +98,7 @@ class EpisodeView:
             "tracks": overlay.tracks(facts, size),
             "places": overlay.places(facts, size),
             "html": {
-                "header": header_html(facts),
+                "header": header_html(replace(facts, verdict=None)) + headline_html(facts),
                 "plan": report_plan.room_plan(facts, report_plan.bearing(facts)),
                 "checks": checks_html(facts.checks),
                 "profile": profile_html(facts),

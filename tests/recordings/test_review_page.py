@@ -47,6 +47,7 @@ from recordings.review.catalogue import Catalogue
 from recordings.review.log import Review, append, manifest_sha256, verdict
 from recordings.review.pictures import PACK, pack_of
 from recordings.review.sound import byte_range
+from recordings.review.standing import standings
 from recordings.review.summary import COLUMNS, decisions_csv, in_words
 from recordings.review.view import prepare
 from recordings.web.address import bind
@@ -332,8 +333,14 @@ def test_of_a_guided_session_only_what_was_kept(tmp_path: Path) -> None:
     (tmp_path / "s1" / "session.jsonl").write_text(json.dumps({"step": "kept", **about}) + "\n")
     assert [row.id for row in Catalogue([tmp_path]).rows()] == ["ep1-t2"]
     assert len(Catalogue([tmp_path], all_takes=True).rows()) == 3
+    first, kept = (standings(tmp_path)[tmp_path / "s1" / name] for name in ("ep1-t1", "ep1-t2"))
+    assert (first.verdict, first.kept, kept.kept) == (None, False, True)
     add(tmp_path / "s1" / "ep2-t1", "Ann", "accept")  # what somebody has reviewed stays in sight
+    assert standings(tmp_path / "s1")[tmp_path / "s1" / "ep2-t1"].verdict == "open"
     assert [row.id for row in Catalogue([tmp_path]).rows()] == ["ep1-t2", "ep2-t1"]
+    (tmp_path / "s1" / "session.jsonl").write_text("not a journal\n")
+    assert len(Catalogue([tmp_path]).rows()) == 3 and "session.jsonl" in Catalogue([tmp_path]).problems[0]
+    assert standings(tmp_path)[tmp_path / "s1" / "ep1-t1"].kept is None
 
 
 def test_the_table_and_the_words(tmp_path: Path) -> None:
