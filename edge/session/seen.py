@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ class Faces:
     why: str | None = None
 
 
+@lru_cache(maxsize=1)  # takes are checked one after the other, in one thread
 def detector() -> tuple[Detector, str]:
     """The best face detector that is installed, and its name. OpenCV always brings one."""
     from recordings.privacy.faces import Cascades, CenterFace
