@@ -92,12 +92,14 @@ def _write_item(item: ReleaseItem, out: Path, report: ExportReport) -> dict[str,
         "voice_safe": sound.voice_safe,
     }
     feasible = profile["feasibility"]
-    target = {"device": profile["target_device"], "none": feasible == "nonexistent_resource"}
+    none = feasible == "nonexistent_resource"
+    target = {"episode": item.id, "device": profile["target_device"], "none": none}
     parts = {
         "observations/times.json": (told["clocks"], (TIMELINE,)),
-        "initial_state.json": (profile["home"], ("episode.yaml",)),
+        # Each names its episode: equal files of two people would be one person's to a withdrawal by content.
+        "initial_state.json": ({"episode": item.id, "home": profile["home"]}, ("episode.yaml",)),
         "target.json": (target, ("episode.yaml",)),
-        "goal.json": (profile["goal"], ("episode.yaml",)),
+        "goal.json": ({"episode": item.id, "goal": profile["goal"]}, ("episode.yaml",)),
         "episode.json": (
             {
                 "profile": {key: value for key, value in profile.items() if key not in _PARTS},
@@ -147,9 +149,9 @@ def read_profile(folder: Path) -> Profile:
     target = _read(folder / "target.json", dict)
     whole = {
         **told,
-        "home": _read(folder / "initial_state.json"),
+        "home": _read(folder / "initial_state.json", dict).get("home"),
         "target_device": target.get("device"),
-        "goal": _read(folder / "goal.json"),
+        "goal": _read(folder / "goal.json", dict).get("goal"),
     }
     try:
         return msgspec.convert(whole, Profile)

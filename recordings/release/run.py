@@ -350,9 +350,11 @@ def _sources(items: Sequence[ReleaseItem], names: Sequence[str], report: ExportR
         item = by_id[one.item]
         of = one.of or item.sources()
         yield line(one.output, item, of, one.labels, member=one.member, sha256=one.sha256)
+    # Without notes, release.json names only the items with clipped samples.
+    named = [item for item in items if report.notes or item.id in report.clipped]
     for name in names:
         if name not in told and name not in plain:
-            for item in items:
+            for item in named if name == RELEASE_JSON else items:
                 yield line(name, item, item.sources())
 
 

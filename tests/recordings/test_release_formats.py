@@ -151,13 +151,14 @@ def test_omnismarthome_has_the_four_parts_and_counts_them(data, releases):
         folder = out / entry["folder"]
         original = Episode.open(data[1][entry["id"]]).profile
         assert json.loads((folder / "target.json").read_text()) == {
+            "episode": entry["id"],
             "device": original.target_device,
             "none": original.feasibility == "nonexistent_resource",
         }
-        state = json.loads((folder / "initial_state.json").read_text())
+        state = json.loads((folder / "initial_state.json").read_text())["home"]
         assert [device["id"] for device in state["devices"]] == ["fan_1", "lamp_1"]
         assert state["household"][0]["room"] == "study"
-        assert json.loads((folder / "goal.json").read_text())["kind"] == original.goal.kind
+        assert json.loads((folder / "goal.json").read_text())["goal"]["kind"] == original.goal.kind
     rows = list(csv.DictReader(io.StringIO((out / "combinations.csv").read_text())))
     counted = {(row["grounding"], row["query"]): (row["feasible"], row["infeasible"]) for row in rows}
     assert counted == {("G1", "Q1"): ("1", "0"), ("G2", "Q2"): ("1", "1"), ("unknown", "unknown"): ("1", "0")}

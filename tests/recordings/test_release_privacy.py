@@ -1,0 +1,85 @@
+"""Releases and people: a withdrawal finds everything; what cannot be made safe does not go out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dsp.errors import CheckFailed, InputError
+from recordings.consent.withdraw import withdraw
+from recordings.release.checksums import check_checksums
+from recordings.release.options import ReleaseOptions
+from recordings.release.run import export_release
+from recordings.storage import sha256_file
+from tests.recordings.release_episodes import household
+from tests.recordings.test_release_run import killed_at
+
+FORMATS = ("omnismarthome", "dcase", "audiofolder", "bids", "webdataset")
+
+
+@pytest.fixture(scope="module")
+def withdrawn(tmp_path_factory) -> tuple[Path, Path, dict[str, set[str]], object]:
+    """p1 (e1, e4) withdraws after releases were made, one of them cut off."""
+    root, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("releases")
+    household(root)
+    of: dict[str, set[str]] = {}
+    for name in FORMATS:
+        export_release(root, name, out / name)
+        for line in (out / name / "provenance.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            if row["item"] in ("e1", "e4") and row["sha256"]:
+                of.setdefault(name, set()).add(row["sha256"])
+    cut = out / "cut"
+    assert killed_at(70, out / "cut", lambda: export_release(root, "omnismarthome", cut)) == -9
+    assert (out / "cut.partial").is_dir()
+    report = withdraw(root, "p1", also=[out], ignore_unexplained=False)
+    return root, out, of, report
+
+
+def test_nothing_of_the_person_is_left_in_any_release(withdrawn):
+    _, out, of, report = withdrawn
+    assert report.to_dict()["left"] == [] and report.to_dict()["unexplained"] == []
+    assert not (out / "cut.partial").exists()
+    gone = set().union(*of.values())
+    assert gone
+    for path in out.rglob("*"):
+        if not path.is_file():
+            continue
+        assert sha256_file(path) not in gone, path
+        text = path.read_bytes()
+        if path.suffix not in (".wav", ".mkv", ".mp4", ".tar"):
+            for word in (b'"e1"', b'"e4"', b'"p1"', b"\te1\n", b"sub-p1", b"Ada"):
+                assert word not in text, (path, word)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_others_are_still_there(name, withdrawn):
+    root, out, _, _ = withdrawn
+    rows = [json.loads(line) for line in (out / name / "provenance.jsonl").read_text().splitlines()]
+    assert {row["item"] for row in rows} == {"e2", "e3"}
+    for row in rows:
+        assert (out / name / row["output"]).is_file(), "what others have in it stays"
+    assert check_checksums(out / name) == []
+    assert len(list((out / name).rglob("*.wav"))) == (0 if name == "webdataset" else 2)
+    with pytest.raises(InputError, match=r"withdrawal took files out|other episodes or options"):
+        export_release(root, name, out / name, resume=True, need_accepted=False)
+    export_release(root, name, out / name, replace=True, need_accepted=False)
+    assert check_checksums(out / name) == []
+
+
+def test_faces_that_are_not_found_stop_the_export(tmp_path):
+    """Grey pictures of an episode in which somebody stands: nobody can say that the face is covered."""
+    from recordings.privacy.faces import model_path
+
+    try:
+        model_path()
+    except Exception as error:
+        pytest.skip(f"the face detector's model is not installed: {error}")
+    made = household(tmp_path / "data")
+    with pytest.raises(CheckFailed):
+        export_release(made["e1"], "omnismarthome", tmp_path / "r", ReleaseOptions(blur=True))
+    assert not (tmp_path / "r").exists()
+    left = [path for path in (tmp_path / "r.partial").rglob("*") if path.suffix in (".mkv", ".mp4")]
+    assert left == [], "no picture was written"
