@@ -157,7 +157,10 @@ def repair(
 def import_(
     sounds: Annotated[
         list[Path],
-        typer.Argument(metavar="WAV... [VIDEO]", help="a take, or the parts of one; then its video file"),
+        typer.Argument(
+            metavar="WAV... [VIDEO] | FOLDER",
+            help="a take, or the parts of one, then its video file; or a folder with any number of takes",
+        ),
     ],
     video: Annotated[
         Path | None, typer.Option(help="video file of the same take, when it is not the last argument")
@@ -176,12 +179,25 @@ def import_(
     report_page: Annotated[bool, typer.Option("--report/--no-report", help="make report.html")] = True,
     as_json: Json = False,
 ) -> None:
-    """Make an episode of an SD-card take (H3-VR WAV, FLAC, Ogg), with or without a video file."""
+    camera_clock_s: Annotated[
+        float, typer.Option(help="of a folder: how far the camera's clock is ahead of the recorder's")
+    ] = 0.0,
+    """Make an episode of an SD-card take (H3-VR WAV, FLAC, Ogg) and its video, or of each in a folder."""
     from recordings.importer import import_take
 
     if video is None and len(sounds) > 1 and sounds[-1].suffix.lower() in _VIDEO_SUFFIXES:
         *sounds, video = sounds
     with progress("importing"):
+    if any(path.is_dir() for path in sounds):
+        from recordings.import_folder import refuse_single
+        from recordings.import_folder_command import run
+
+        if len(sounds) > 1:
+            raise InputError("give one folder, or the files of one take")
+        refuse_single(sounds[0], video=video, name=name, video_offset_s=video_offset_s)
+        run(sounds[0], into, format_name, session, calibration, camera_clock_s, report_page, as_json)
+        return
+
         episode = import_take(
             sounds,
             video,
