@@ -85,8 +85,29 @@ def check_goal(profile: Profile) -> GoalReport:
     elif goal.kind == "state":
         check.feasible(goal)
     else:
-        check.infeasible(goal, profile.feasibility)
+        absent = _absent_cue(profile)
+        if absent is None:
+            check.infeasible(goal, profile.feasibility)
+        else:
+            report.shown.append(absent)
     return report
+
+
+def _absent_cue(profile: Profile) -> str | None:
+    """Why a request that goes by a gesture or a sound means nothing at all: the scene has no such cue. None
+    when it has one, when the scene is not known, or when the request names its device."""
+    staging, goal = profile.staging, profile.goal
+    if profile.feasibility != "nonexistent_resource" or staging is None or goal is None:
+        return None
+    if asked_asserts(goal) or goal.changes:
+        return None
+    if profile.grounding == "G2" and not staging.sounding:
+        return "nothing sounds in the scene"
+    if profile.grounding == "G1" and not any(
+        placed.pointing_at for placed in staging.people if placed.speaks
+    ):
+        return "the speaker points at nothing"
+    return None
 
 
 class _Check:

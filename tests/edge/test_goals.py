@@ -22,9 +22,11 @@ from recordings.profile import (
     DeviceState,
     Goal,
     HomeState,
+    Placed,
     Profile,
     RoomChange,
     RoomState,
+    Staging,
     Step,
     When,
     profile_to_yaml,
@@ -236,6 +238,32 @@ def test_really_infeasible() -> None:
         ),
     ):
         assert report.verdict == "ok" and report.shown, report
+
+
+def test_a_cue_that_the_scene_does_not_have() -> None:
+    """Nobody points, or nothing sounds: then nothing can be meant."""
+    for grounding, sounding, pointing, verdict in (
+        ("G2", (), None, "ok"),
+        ("G2", ("lamp",), None, "not checked"),
+        ("G1", ("lamp",), None, "ok"),
+        ("G1", (), "lamp", "not checked"),
+        ("G3", (), None, "not checked"),
+    ):
+        speaker = Placed(
+            person="ada", mouth_m=(1.0, 1.0, 1.5), facing_deg=0.0, speaks=True, pointing_at=pointing
+        )
+        profile = Profile(
+            id="e",
+            session="s",
+            created_utc="2026-01-01T00:00:00Z",
+            origin="virtual",
+            grounding=grounding,
+            feasibility="nonexistent_resource",
+            goal=Goal(kind="refusal", reason="so"),
+            home=HOME,
+            staging=Staging(room="study", people=(speaker,), sounding=sounding),
+        )
+        assert check_goal(profile).verdict == verdict, (grounding, sounding, pointing)
 
 
 def test_schedules() -> None:
