@@ -31,6 +31,7 @@ Capsules = Annotated[
 def register(app: typer.Typer) -> None:
     """Add this package's commands to `app`."""
     from recordings import consent_command
+    from recordings.card_command import card
     from recordings.evaluate_command import evaluate
     from recordings.export_command import export
     from recordings.process_command import process
@@ -54,6 +55,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=_LOOK)(convert)
     app.command(rich_help_panel="Release")(export)
     app.command(rich_help_panel="Release")(process)
+    app.command(rich_help_panel="Release")(card)
 
 
 def episodes(

@@ -249,6 +249,21 @@ def test_record(recorded: Run, folder: Path):
     assert "recording" in recorded.stderr, "progress belongs on stderr"
 
 
+def test_session(tmp_path: Path):
+    from recordings.plan.store import write_plan
+    from tests.edge.session_plans import item, plan_of
+
+    write_plan(plan_of(item(1), item(2)), tmp_path / "plan.yaml")
+    (tmp_path / "script").write_text("skip no lamp here\nquit\n")
+    run = hearth(tmp_path, "session", "plan.yaml", "--script", "script", "--json")
+    assert run.code == 1, run.stderr
+    result = run.json
+    assert_documented("session", result)
+    assert result["stopped"] == "quit" and result["open"] == ["ep0001", "ep0002"]
+    assert result["skipped"] == [{"item": "ep0001", "why": "no lamp here"}]
+    assert (tmp_path / result["folder"] / "session.jsonl").is_file()
+
+
 def test_episodes_verify_repair_and_report(folder: Path, episode: str):
     run = hearth(folder, "episodes", "data", "--json")
     assert run.code == 0
@@ -415,6 +430,13 @@ def test_consent(folder: Path, episode: str, tmp_path: Path):
     (data / "consent" / "audit.jsonl").write_text("{}\n")
     run = hearth(folder, "consent", "check", *where)
     assert (run.code, run.json["ok"]) == (1, False)
+
+
+def test_card(folder: Path, episode: str, tmp_path: Path):
+    run = hearth(folder, "card", Path(episode).parent, "--out", tmp_path / "card.md", "--json")
+    assert run.code == 0, run.stderr
+    assert_documented("card", run.json)
+    assert run.json["episodes"] >= 1 and (tmp_path / "card.md").read_text("utf-8").startswith("# ")
 
 
 def test_plan(folder: Path, tmp_path: Path):

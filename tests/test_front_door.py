@@ -36,7 +36,7 @@ PANELS = {
         "convert",
         "export-audio",
     ],
-    "Release": ["export", "process"],
+    "Release": ["export", "process", "card"],
     "Set up": ["doctor", "init", "service", "keys", "calibrate"],
 }
 HEAVY = ("cv2", "av", "numba", "zmq", "matplotlib", "sounddevice", "scipy", "faster_whisper")
