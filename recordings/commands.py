@@ -64,11 +64,12 @@ def episodes(
 ) -> None:
     """List episodes; interrupted ones come first."""
     from recordings.episode import list_episodes
-
-    rows: list[dict[str, Any]] = []
     from recordings.review.standing import standings
-    for episode in list_episodes(folder):
+
     stands = standings(folder)
+    rows: list[dict[str, Any]] = []
+    for episode in list_episodes(folder):
+        stand = stands.get(episode.path)
         row: dict[str, Any] = {
             "path": str(episode.path),
             "id": episode.profile.id,
@@ -77,11 +78,11 @@ def episodes(
             "origin": episode.profile.origin,
             "duration_s": None,
             "request": episode.profile.request,
+            "verdict": stand.verdict if stand else None,
+            "kept": stand.kept if stand else None,
             "problem": episode.profile.notes if episode.profile.id == "unreadable" else None,
         }
         try:
-            "verdict": stand.verdict if stand else None,
-            "kept": stand.kept if stand else None,
             row["duration_s"] = round(episode.duration_s, 3)
         except HearthError as error:
             row["problem"] = str(error)
@@ -178,18 +179,15 @@ def import_(
     calibration: Annotated[
         Path | None, typer.Option(help="folder with camera.json, pose.json, ... that hold for the take")
     ] = None,
-    report_page: Annotated[bool, typer.Option("--report/--no-report", help="make report.html")] = True,
-    as_json: Json = False,
-) -> None:
     camera_clock_s: Annotated[
         float, typer.Option(help="of a folder: how far the camera's clock is ahead of the recorder's")
     ] = 0.0,
+    report_page: Annotated[bool, typer.Option("--report/--no-report", help="make report.html")] = True,
+    as_json: Json = False,
+) -> None:
     """Make an episode of an SD-card take (H3-VR WAV, FLAC, Ogg) and its video, or of each in a folder."""
     from recordings.importer import import_take
 
-    if video is None and len(sounds) > 1 and sounds[-1].suffix.lower() in _VIDEO_SUFFIXES:
-        *sounds, video = sounds
-    with progress("importing"):
     if any(path.is_dir() for path in sounds):
         from recordings.import_folder import refuse_single
         from recordings.import_folder_command import run
@@ -200,6 +198,9 @@ def import_(
         run(sounds[0], into, format_name, session, calibration, camera_clock_s, report_page, as_json)
         return
 
+    if video is None and len(sounds) > 1 and sounds[-1].suffix.lower() in _VIDEO_SUFFIXES:
+        *sounds, video = sounds
+    with progress("importing"):
         episode = import_take(
             sounds,
             video,
