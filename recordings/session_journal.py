@@ -163,7 +163,7 @@ def _line(text: bytes) -> Line:
 
 
 def kept_takes(session_folder: str | Path) -> dict[str, Path]:
-    """Item of the plan -> folder of the episode that was kept for it, in the plan's order of items.
+    """Item of the plan -> folder of the episode that was kept for it, in the order of the ids.
 
     A folder that is not there any more (it was withdrawn or moved) is left out. Raises InputError for a
     journal that cannot be read, and when an episode is not a take of the item that the journal says: then

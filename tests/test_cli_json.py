@@ -650,6 +650,7 @@ WRONG = {
     "no answers": (("evaluate", "nothing.jsonl", "folder", "--json"), "nothing.jsonl"),
     "missing folder to verify": (("verify", "nothing", "--json"), "nothing"),
     "missing folder of a report": (("report", "nothing", "--json"), "nothing"),
+    "missing plan of a session": (("session", "nothing.yaml", "--script", "auto", "--json"), "nothing.yaml"),
     "missing folder to review": (("review", "nothing", "--json"), "nothing"),
     "nothing to review": (("review", "folder", "--json"), "no episode"),
     "no such filter": (("review", "data", "--only", "bogus", "--json"), "bogus"),

@@ -159,7 +159,8 @@ class Session:
     # ------------------------------------------------------------------ what views see and do
 
     def state(self) -> dict[str, Any]:
-        """All that a view shows, plain values; see docs/session.md. A new dict for every change."""
+        """All that a view shows, as plain values. A new dict for every change; `version` counts changes,
+        `turn` questions."""
         with self._changed:
             return self._state
 
