@@ -209,10 +209,12 @@ class ConsentBook:
         return new
 
     def forget(self, pseudonym: str, action: str, **facts: object) -> None:
-        """Take a person out of the book; the audit record keeps the pseudonym. Harmless when repeated."""
+        """Take a person out of the book, also as a witness of others; the audit record keeps the pseudonym.
+        Harmless when repeated."""
         with locked(self.folder):
             self.people = _read(self.folder / PEOPLE)
-            others = tuple(one for one in self.people.people if one.pseudonym != pseudonym)
+            gone = [one for one in self.people.people if one.pseudonym == pseudonym]
+            others = tuple(_unnamed(one, gone) for one in self.people.people if one not in gone)
             self._write(
                 msgspec.structs.replace(self.people, people=others), action, person=pseudonym, **facts
             )
@@ -291,6 +293,16 @@ def _read(path: Path) -> People:
         return people_from_yaml(data.decode("utf-8"), str(path))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not valid UTF-8: {error}") from None
+
+
+def _unnamed(one: Consenter, gone: Iterable[Consenter]) -> Consenter:
+    """A person's entry in which those who are gone stand as a witness under their pseudonym."""
+    uses = dict(one.uses)
+    for other in gone:
+        for use, grant in uses.items():
+            if grant.witness is not None and other.called(grant.witness):
+                uses[use] = msgspec.structs.replace(grant, witness=other.pseudonym)
+    return msgspec.structs.replace(one, uses=uses)
 
 
 def _day(profile: Profile) -> date:

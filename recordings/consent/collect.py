@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
+from recordings.consent.contents import TARS
 from recordings.consent.provenance import Source, read_provenance
 from recordings.consent.survey import OPAQUE, Found, Survey, files_below
 from recordings.consent.traces import EMPTY, AnchorSearch, Traces, pick_anchors
@@ -32,8 +34,9 @@ def collect(found: Survey, going: Iterable[Found], traces: Traces) -> list[tuple
         traces.episodes |= episode.keys
         _add_files(episode.path, kept_hashes, traces)
     _add_ids_and_phrases(found, going, staying, traces)
-    problems = _add_outputs(found, traces)
-    _drop_common_anchors(staying, traces)
+    tables, problems = _tables(found)
+    _add_outputs(tables, traces)
+    _drop_common_anchors(staying, tables, traces)
     traces.hashes.discard(EMPTY)
     return problems
 
@@ -97,22 +100,29 @@ def concerns(row: Source, traces: Traces) -> bool:
     )
 
 
-def _add_outputs(found: Survey, traces: Traces) -> list[tuple[str, str]]:
-    """Outputs of releases, and outputs of outputs, until there are no more."""
-    tables: dict[Path, list[Source]] = {}
+Tables = dict[Path, list[Source]]  # root of a release -> its provenance
+
+
+def _tables(found: Survey) -> tuple[Tables, list[tuple[str, str]]]:
+    tables: Tables = {}
     problems = []
     for root in found.releases:
         try:
             tables[root] = read_provenance(root)
         except ValueError as error:
             problems.append((str(root), f"its provenance cannot be read: {error}"))
+    return tables, problems
+
+
+def _add_outputs(tables: Tables, traces: Traces) -> None:
+    """Outputs of releases, and outputs of outputs, until there are no more."""
     done: set[tuple[Path, str, str | None]] = set()
     grew = True
     while grew:
         grew = False
         for root, rows in tables.items():
             hit = [row for row in rows if concerns(row, traces)]
-            shared = {row.output for row in rows if row not in hit and row.member is None}
+            shared = {row.output for row in rows if row.member is None and not concerns(row, traces)}
             for row in hit:
                 key = (root, row.output, row.member)
                 if key in done or row.output in shared:
@@ -127,14 +137,26 @@ def _add_outputs(found: Survey, traces: Traces) -> list[tuple[str, str]]:
                         traces.hashes.add(sha256_file(path))
                         if path.suffix.lower() in OPAQUE:
                             traces.anchors |= pick_anchors(path)
-    return problems
 
 
-def _drop_common_anchors(staying: list[Found], traces: Traces) -> None:
-    """Two videos of one room can begin with the same bytes; those say nothing about who is in them."""
-    for episode in staying:
-        search = AnchorSearch(traces.anchors)
-        for path in files_below(episode.path):
-            if path.suffix.lower() in OPAQUE and path.is_file():
-                with storage_errors(path, "read"), open(path, "rb") as stream:
-                    traces.anchors -= search.read(stream)[1]
+def _drop_common_anchors(staying: list[Found], tables: Tables, traces: Traces) -> None:
+    """Two videos of one room can begin with the same bytes, and files of one format have the same parts;
+    those say nothing about who is in them."""
+    paths = [path for episode in staying for path in files_below(episode.path)]
+    for root, rows in tables.items():
+        theirs = [row for row in rows if not concerns(row, traces)]
+        shared = {(row.output, row.member) for row in rows if concerns(row, traces)}
+        alone = {(row.output, row.member) for row in theirs} - shared
+        paths += [root / output for output, member in sorted(alone, key=str) if member is None]
+        packed = {root / output for output, member in alone if member is not None}
+        for path in sorted(packed):
+            if path.name.endswith(TARS) and path.is_file():
+                with storage_errors(path, "read"), tarfile.open(path) as archive:
+                    for member in archive:
+                        held = archive.extractfile(member)
+                        if held and (path.relative_to(root).as_posix(), member.name) in alone:
+                            traces.anchors -= AnchorSearch(traces.anchors).read(held)[1]
+    for path in paths:
+        if path.suffix.lower() in OPAQUE and path.is_file():
+            with storage_errors(path, "read"), open(path, "rb") as stream:
+                traces.anchors -= AnchorSearch(traces.anchors).read(stream)[1]

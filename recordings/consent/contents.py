@@ -9,7 +9,8 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -19,7 +20,7 @@ from dsp.errors import InputError
 from recordings.consent.traces import AnchorSearch, Traces, words
 from recordings.storage import storage_errors
 
-Action = Literal["keep", "delete", "rewrite", "remake"]
+Action = Literal["keep", "delete", "rewrite", "remake", "mark"]
 TREES = {".json", ".yaml", ".yml"}
 TABLES = {".csv", ".tsv"}
 PAGES = {".html", ".htm", ".md", ".svg", ".js", ".css", ".tex", ".xml", ".rst"}
@@ -31,13 +32,17 @@ _DEPTH = 3  # archives within archives
 
 @dataclass(frozen=True)
 class Verdict:
-    """action: "remake": it holds other people's data too and cannot be rewritten. data: the new content of a
-    text; drop: members that leave an archive."""
+    """action: "remake": it holds other people's data too and cannot be rewritten. "mark": its numbers are of
+    episodes that go too, and it stays until the release is made again. data: the new content of a text. Of an
+    archive, drop: members that leave it; swap: new content of members; renewed: the hashes of those, before
+    and after."""
 
     action: Action = "keep"
     why: str = ""
     data: bytes | None = None
     drop: frozenset[str] = frozenset()
+    swap: dict[str, bytes] = field(default_factory=dict)
+    renewed: dict[str, str] = field(default_factory=dict)
 
 
 KEEP = Verdict()
@@ -103,14 +108,14 @@ class Look:
         if suffix in TREES:
             return self._tree(text, suffix)
         if suffix in PAGES:
-            if self._about(text):
+            if self.about(text):
                 return Verdict("remake", "is a page about an episode that goes")
             return Verdict("rewrite", "names the person", self._renamed(text).encode())
         return self._lines(text, suffix)
 
     # ------------------------------------------------------------------ texts
 
-    def _about(self, text: str) -> bool:
+    def about(self, text: str) -> bool:
         """Whether text stands for something that goes."""
         if self._names_only:
             return False
@@ -121,11 +126,14 @@ class Look:
         return self._names is not None and self._names.search(text) is not None
 
     def _concerns(self, text: str) -> bool:
-        return self._named(text) or self._about(text)
+        return self._named(text) or self.about(text)
 
     def _gone(self, text: str) -> bool:
-        """Whether a value stands for something that goes, or (drop_named) is the person."""
-        return self._about(text) or (self._drop_named and text.strip() in self.traces.names)
+        """Whether a value stands for something that goes, or (drop_named) is the person, in
+        BIDS `sub-<person>`."""
+        return self.about(text) or (
+            self._drop_named and text.strip().removeprefix("sub-") in self.traces.names
+        )
 
     def _renamed(self, text: str) -> str:
         return text if self._names is None else self._names.sub(self.traces.pseudonym, text)
@@ -161,7 +169,7 @@ class Look:
             cells = next(csv.reader([record.rstrip("\r\n")], delimiter=delimiter), [])
             if any(self._gone(cell) for cell in cells):
                 return ""
-        return "" if self._about(record) else self._renamed(record)
+        return "" if self.about(record) else self._renamed(record)
 
     def _tree(self, text: str, suffix: str) -> Verdict:
         try:
@@ -262,18 +270,27 @@ class Look:
             raise InputError(f"{name}: archives within archives, more than {_DEPTH} deep")
         drop: set[str] = set()
         every: list[str] = []
+        swap: dict[str, bytes] = {}
+        renewed: dict[str, str] = {}
         for member, stream in members:
             every.append(member)
-            named = self.traces.in_file_name(member) or self._about(member)
-            if named or self.stream(member, stream, depth + 1).action != "keep":
+            verdict = self.stream(member, stream, depth + 1)
+            if self.traces.in_file_name(member) or self.about(member):
                 drop.add(member)
-        if not drop:
+            elif verdict.data is not None:
+                stream.seek(0)
+                swap[member] = verdict.data
+                renewed[sha256(stream.read()).hexdigest()] = sha256(verdict.data).hexdigest()
+            elif verdict.action != "keep":
+                drop.add(member)
+        if not drop and not swap:
             return KEEP
         keys = {sample_key(member) for member in drop}
         drop = {member for member in every if sample_key(member) in keys}
         if drop == set(every):
             return Verdict("delete", "is about an episode that goes, all of it")
-        return Verdict("rewrite", f"has {len(drop)} members that go", drop=frozenset(drop))
+        why = f"has {len(drop)} members that go, and {len(swap)} that name the person"
+        return Verdict("rewrite", why, drop=frozenset(drop), swap=swap, renewed=renewed)
 
 
 def sample_key(member: str) -> str:
@@ -282,19 +299,29 @@ def sample_key(member: str) -> str:
     return f"{folder}/{base.partition('.')[0]}"
 
 
-def without_members(path: Path, target: Path, drop: frozenset[str]) -> None:
-    """Copy an archive without some members, the others as they were. Raises InputError, StorageError."""
+def repack(path: Path, target: Path, verdict: Verdict) -> None:
+    """Copy an archive without the members that leave it and with the new content of others; the rest as it
+    was. Raises StorageError."""
     lower = path.name.lower()
+    drop, swap = verdict.drop, verdict.swap
     with storage_errors(target):
         if lower.endswith(ZIPS):
             with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
                 for info in old.infolist():
                     if info.filename not in drop:
-                        new.writestr(info, old.read(info), info.compress_type)
+                        data = swap.get(info.filename)
+                        new.writestr(info, old.read(info) if data is None else data, info.compress_type)
             return
         packing = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz"}.get(Path(lower).suffix, "")
         mode: Any = f"w:{packing}" if packing else "w"
-        with tarfile.open(path) as old_tar, tarfile.open(target, mode, format=tarfile.PAX_FORMAT) as new_tar:
-            for member in old_tar:
-                if member.name not in drop:
-                    new_tar.addfile(member, old_tar.extractfile(member) if member.isfile() else None)
+        with tarfile.open(path) as old_tar:
+            form = tarfile.PAX_FORMAT if old_tar.pax_headers else tarfile.GNU_FORMAT
+            with tarfile.open(target, mode, format=form) as new_tar:
+                for member in old_tar:
+                    if member.name in drop:
+                        continue
+                    content: IO[bytes] | None = old_tar.extractfile(member) if member.isfile() else None
+                    if member.name in swap:
+                        content = io.BytesIO(swap[member.name])
+                        member.size = len(swap[member.name])
+                    new_tar.addfile(member, content)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from dsp.errors import InputError
-from recordings.consent.contents import TREES, without_members
-from recordings.consent.judge import CHECKSUMS, REEXPORT, Outcome, Step
+from recordings.consent.contents import TREES, repack
+from recordings.consent.judge import CHECKSUMS, REEXPORT, RELEASE_JSON, Outcome, Step
 from recordings.consent.provenance import PROVENANCE
 from recordings.consent.survey import Found, Survey, files_below
 from recordings.consent.traces import Traces
@@ -35,14 +35,15 @@ _NAMES_HASHES = TREES | {".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".sha256"}
 class Work:
     """What a run has to do, on disk until all of it is done (mode 600).
 
-    folders: episodes that go. touched: file -> the hashes that it had before it was rewritten. roots: every
-    folder that was looked through so far.
+    folders: episodes that go. touched: file -> the hashes that it had before it was rewritten. members: of
+    archives, hash before -> hash now. roots: every folder that was looked through so far.
     """
 
     path: Path
     traces: Traces
     folders: set[str] = field(default_factory=set)
     touched: dict[str, list[str]] = field(default_factory=dict)
+    members: dict[str, str] = field(default_factory=dict)
     roots: set[str] = field(default_factory=set)
     begun: bool = False  # the audit record says so
 
@@ -56,6 +57,7 @@ class Work:
             "traces": self.traces.to_dict(),
             "folders": sorted(self.folders),
             "touched": self.touched,
+            "members": self.members,
             "roots": sorted(self.roots),
             "begun": self.begun,
         }
@@ -71,6 +73,7 @@ class Work:
                 Traces.from_dict(plain["traces"]),
                 set(plain["folders"]),
                 {name: list(hashes) for name, hashes in plain["touched"].items()},
+                {str(old): str(new) for old, new in plain["members"].items()},
                 set(plain["roots"]),
                 bool(plain["begun"]),
             )
@@ -88,7 +91,7 @@ class Work:
 
     def of_before(self) -> dict[str, str]:
         """Hash before -> hash now, of what was rewritten."""
-        now: dict[str, str] = {}
+        now = dict(self.members)
         for name, hashes in self.touched.items():
             if Path(name).is_file():
                 digest = sha256_file(Path(name))
@@ -100,14 +103,20 @@ def carry_out(
     steps: list[Step], work: Work, outcome: Outcome, advance: Callable[[float], None] = lambda _: None
 ) -> None:
     """Delete and rewrite. Releases that lose files of others too are marked first. Raises StorageError."""
+    for step in steps:
+        work.members.update(step.verdict.renewed)
     work.touch(step.path for step in steps if not step.path.is_symlink())
     short: dict[Path, list[str]] = {}
     for step in steps:
-        if step.verdict.action == "remake" and step.release is not None:
-            short.setdefault(step.release, []).append(step.path.relative_to(step.release).as_posix())
+        if step.release is not None and _makes_it_short(step):
+            missing = short.setdefault(step.release, [])
+            if step.verdict.action == "remake":
+                missing.append(step.path.relative_to(step.release).as_posix())
     for root, missing in short.items():
         _mark(root, missing, work.traces)
     for step in steps:
+        if step.verdict.action == "mark":
+            continue
         with suppress(FileNotFoundError):
             outcome.bytes += step.path.lstat().st_size
         if step.verdict.action == "rewrite":
@@ -117,12 +126,20 @@ def carry_out(
         advance(1)
 
 
+def _makes_it_short(step: Step) -> bool:
+    """Whether a release (or a file of its own) has to be made again after this step."""
+    return step.verdict.action in ("remake", "mark") or (
+        step.release is not None and step.path == step.release / RELEASE_JSON
+    )
+
+
 def tell(steps: list[Step], outcome: Outcome) -> None:
     """Note in the outcome what is done with each file."""
     for step in steps:
         action = step.verdict.action
-        (outcome.rewritten if action == "rewrite" else outcome.deleted).append(str(step.path))
-        if action == "remake":
+        if action != "mark":
+            (outcome.rewritten if action == "rewrite" else outcome.deleted).append(str(step.path))
+        if _makes_it_short(step):
             root = str(step.release or step.path)
             if root not in outcome.re_export:
                 outcome.re_export.append(root)
@@ -201,7 +218,7 @@ def _rewrite(step: Step) -> None:
     temporary = path.with_name(f".withdrawn.part{''.join(path.suffixes[-2:])}")
     with storage_errors(path):
         try:
-            without_members(path, temporary, verdict.drop)
+            repack(path, temporary, verdict)
             os.chmod(temporary, mode)
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())

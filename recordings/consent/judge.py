@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from recordings.consent.collect import concerns
@@ -14,6 +14,7 @@ from recordings.consent.traces import AnchorSearch, Traces
 from recordings.marker import MANIFEST
 
 REEXPORT = "REEXPORT.json"
+RELEASE_JSON = "release.json"
 CHECKSUMS = "checksums.sha256"
 
 
@@ -115,6 +116,8 @@ class Judge:
         relative = path.relative_to(self.found.root_of(path))
         if any(self.traces.in_file_name(part) for part in relative.parts):
             return Verdict("delete", "is called after the person")
+        if any(look.about(part) for part in relative.parts):
+            return Verdict("delete", "is called after an episode that goes")
         if release is not None and path.name in (PROVENANCE, REEXPORT, CHECKSUMS):
             return self._try(look, path)
         rows = (
@@ -128,7 +131,9 @@ class Judge:
         verdict = self._try(look, path)
         members = frozenset(row.member for row in hit if row.member is not None)
         if members:
-            return Verdict("rewrite", "has members that go", drop=members | verdict.drop)
+            return replace(verdict, action="rewrite", why="has members that go", drop=members | verdict.drop)
+        if hit and verdict.action == "keep" and release is not None and path == release / RELEASE_JSON:
+            return Verdict("mark", "counts episodes that go")  # by it a release is known, and can be replaced
         if hit and verdict.action == "keep":
             return Verdict("remake", "holds something of an episode that goes, by its provenance")
         if verdict.action == "keep" and not rows and release is None and path.suffix.lower() in OPAQUE:

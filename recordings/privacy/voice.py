@@ -2,10 +2,10 @@
 
 McAdams coefficient (Patino et al., "Speaker anonymisation using the McAdams coefficient", Interspeech
 2021; baseline B2 of the VoicePrivacy challenge): in frames of 30 ms linear prediction separates the vocal
-tract from its excitation; the angle phi of each complex pole becomes phi ** alpha, which moves the formants; the
-excitation goes through the new filter. Here the prediction is made from W, and the same filter A(z) / A'(z),
-with the same gain, goes over all four channels: their ratios, and with them the directions, stay frame by
-frame. alpha wanders (it comes from the sound itself), so that one number does not undo it.
+tract from its excitation; the angle phi of each complex pole becomes phi ** alpha, which moves the formants;
+the excitation goes through the new filter. Here the prediction is made from W, and the same filter, with the
+same gain, goes over all four channels: their ratios, and with them the directions, stay frame by frame.
+alpha wanders (it comes from the sound itself), so that one number does not undo it.
 """
 
 from __future__ import annotations
