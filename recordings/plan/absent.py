@@ -11,7 +11,7 @@ from recordings.plan import sentences
 from recordings.plan.arrange import States
 from recordings.plan.device_types import NOUNS, alike, state_where
 from recordings.plan.model import Participant, PlanRoom
-from recordings.plan.wording import kind_phrases, room_words
+from recordings.plan.wording import heard_phrases, kind_phrases, room_words
 from recordings.profile import DeviceState, Grounding
 
 # One type for each kind of device that people have a word for.
@@ -128,7 +128,7 @@ def _heard(
     place = room_words(room.id)
     for word, may in sentences.SOUNDS.items():
         kinds = [kind for kind in may if word in sentences.SOUND_OF.get(kind, ())]
-        phrases = [pattern.format(s=word) for pattern in sentences.HEARD]
+        phrases = heard_phrases(word)
         there = [device for device in here if device.type in may]
         kind = rng.choice(kinds)
         if there:

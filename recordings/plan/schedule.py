@@ -35,7 +35,9 @@ def kind_of(steps: Sequence[Step], request: str) -> str:
     after = any(step.when.anchor_device is not None for step in steps)
     if len(steps) > 1:
         return "two_steps_after" if after else "two_steps"
-    return "after" if after else "at" if re.search(r" in the (morn|after|even)|at night", request) else "in"
+    return (
+        "after" if after else "at" if re.search(r" in the (morn|after|even)|at night|noon", request) else "in"
+    )
 
 
 def asserts(device_id: str, wanted: dict[str, Value]) -> tuple[Assert, ...]:
@@ -124,7 +126,7 @@ def contradictory(
             time = _at(now_min - ago)
             text = rng.choice(sentences.SCHEDULES).format(do=action, when=f"{time} today")
             why = f"It is {clock_time(now_min)}; {clock_time(now_min - ago)} is over."
-            steps = (Step(when=When(at_min=float(-ago)), asserts=wanted),)
+            steps: tuple[Step, ...] = (Step(when=When(at_min=float(-ago)), asserts=wanted),)
         elif kind == "mismatch":
             length, other = rng.choice(((20, 50), (15, 60), (30, 90), (60, 25), (45, 10)))
             time = rng.choice(sentences.MISMATCH).format(m=minutes(length), c=clock_time(now_min + other))

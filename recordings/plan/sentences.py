@@ -191,7 +191,7 @@ INTENTS: dict[str, tuple[str, ...]] = {
 POINTED: tuple[str, ...] = ("that", "that one", "that one over there", "that thing over there")
 POINTED_KIND: tuple[str, ...] = ("that {n}", "that {n} over there", "that {n} there")
 HEARD: tuple[str, ...] = (
-    "that {s} device",
+    "that {s} device",  # not with a sound of two words
     "whatever is {s}",
     "the thing that is {s}",
     "the device that is {s}",

@@ -48,6 +48,8 @@ def clock_time(minute_of_day: int) -> str:
     def named(h: int) -> str:
         return _ONES[(h - 1) % 12 + 1]
 
+    if (hour, minute) == (12, 0):
+        return "twelve noon"
     if minute == 0:
         return f"{named(hour)} o'clock {part}"
     if minute == 15:

@@ -39,7 +39,7 @@ def device_phrases(
             else [*sentences.POINTED]
         )
     elif grounding == "G2":
-        phrases = [pattern.format(s=sound) for pattern in sentences.HEARD]
+        phrases = heard_phrases(sound)
     elif grounding == "G3":
         phrases = side_phrases(target.type, side)
     else:
@@ -60,6 +60,12 @@ def name_phrases(device: DeviceState, devices: Mapping[str, DeviceState]) -> lis
 def kind_phrases(patterns: Sequence[str], device_type: str, **words: str) -> list[str]:
     """Patterns with each word for a kind of device."""
     return [pattern.format(n=noun, **words) for pattern, noun in product(patterns, NOUNS[device_type])]
+
+
+def heard_phrases(sound: str) -> list[str]:
+    """ "whatever is humming"."""
+    patterns = sentences.HEARD[1:] if " " in sound else sentences.HEARD
+    return [pattern.format(s=sound) for pattern in patterns]
 
 
 def side_phrases(device_type: str, side: str) -> list[str]:

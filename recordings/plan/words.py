@@ -31,7 +31,7 @@ _TURNS_ROUND = {
     "today": r"\btoday\b",
 }
 _NUMBERS = {number(value): value for value in range(201)}
-_CLOCK_WORDS = ("half", "quarter", "morning", "afternoon", "evening", "night")
+_CLOCK_WORDS = ("half", "quarter", "noon", "morning", "afternoon", "evening", "night")
 
 
 def request_problems(item: PlanItem, request: str | None = None) -> list[str]:

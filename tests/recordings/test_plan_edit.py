@@ -55,6 +55,7 @@ def test_numbers_in_words(value: int, words: str):
 
 
 def test_times_in_words():
+    assert clock_time(12 * 60) == "twelve noon"
     assert clock_time(9 * 60) == "nine o'clock in the morning"
     assert clock_time(12 * 60 + 15) == "a quarter past twelve in the afternoon"
     assert clock_time(20 * 60 + 45) == "a quarter to nine in the evening"
