@@ -292,17 +292,23 @@ class Session:
         )
 
     def _drop_changed(self) -> None:
-        """A take that was kept for an item which says something else now is not its episode any more."""
+        """A take that is gone, or was kept for an item which says something else now, is not its episode."""
         told = {
             (line["item"], line["episode"]): line.get("item_sha256")
             for line in self._writer.journal.lines
             if line["step"] == "kept"
         }
         for item, episode in list(self._writer.journal.kept.items()):
-            if item in self._hash and told[item, episode] != self._hash[item]:
-                number = int(episode.rpartition("-t")[2])
+            if item not in self._hash:
+                continue
+            if not (self.folder / episode).is_dir():
+                why = "its folder is not there any more: it was withdrawn or moved"
+            elif told[item, episode] != self._hash[item]:
                 why = "the plan says something else of this item now"
-                self._writer.add("dropped", item=item, take=number, episode=episode, why=why)
+            else:
+                continue
+            number = int(episode.rpartition("-t")[2])
+            self._writer.add("dropped", item=item, take=number, episode=episode, why=why)
 
     def _through(self) -> str:
         place, visiting = self._next_open(-1), False

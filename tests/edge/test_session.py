@@ -14,7 +14,7 @@ import pytest
 from capture.sources import open_rig
 from capture.virtual.staged import staged_request, staged_rig
 from dsp.errors import InputError
-from edge.session.engine import Session
+from edge.session.engine import Session, item_hash
 from edge.session.journal import JournalWriter
 from edge.session.operators import Auto, Command, Script, operator_of, read_script
 from edge.session.recovery import next_take, recover
@@ -116,6 +116,17 @@ def test_it_goes_on_where_it_was_and_a_changed_item_is_open_again(recorded: tupl
     left = session(plan, data, operator=Script([Command("quit")])).run()
     assert left.open == ["ep0001"] and "ep0001" not in kept_takes(data / "day")
     assert steps(data, "ep0001")[-1] == "dropped"
+
+
+def test_a_kept_take_whose_folder_is_gone_is_open_again_under_a_new_number(tmp_path: Path):
+    plan, folder = plan_of(item(1)), tmp_path / "day"
+    with JournalWriter(folder) as writer:
+        for step in ("armed", "recording", "kept"):
+            names = {"item": "ep0001", "take": 1, "episode": "ep0001-t1"}
+            writer.add(step, **names, item_sha256=item_hash(plan.items[0]))
+    result = session(plan, tmp_path, operator=Script([Command("quit")])).run()
+    assert result.open == ["ep0001"] and steps(tmp_path, "ep0001")[-1] == "dropped"
+    assert next_take(folder, read_journal(folder), "ep0001") == 2
 
 
 def test_one_session_at_a_time(tmp_path: Path):
