@@ -80,7 +80,7 @@ def read_simuhome(path: Path) -> Profile:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
     return profile_of_simuhome(data, path.stem)
 

@@ -385,6 +385,24 @@ def test_the_command(tmp_path: Path) -> None:
         profiles_of([tmp_path / "hollow"])
 
 
+def test_of_a_guided_session_only_kept_takes_count(tmp_path: Path) -> None:
+    lines = []
+    for number in (1, 2):
+        name = f"ep0001-t{number}"
+        (tmp_path / "s" / name).mkdir(parents=True)
+        (tmp_path / "s" / name / "episode.yaml").write_text(
+            profile_to_yaml(profile(name, plan_item="ep0001"))
+        )
+        step = {"step": "kept" if number == 2 else "retake", "t_utc": "2026-01-01T00:00:00Z"}
+        lines.append({**step, "item": "ep0001", "take": number, "episode": name})
+    assert len(profiles_of([tmp_path])) == 2, "without a journal all count"
+    (tmp_path / "s" / "session.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [p.id for p in profiles_of([tmp_path])] == ["ep0001-t2"]
+    assert [p.id for p in profiles_of([tmp_path / "s" / "ep0001-t1"])] == ["ep0001-t1"], (
+        "one that is named counts"
+    )
+
+
 def test_tables_have_the_form_of_the_benchmark(planned: list[Profile]) -> None:
     found: Evaluation = evaluate(planned, collect(empty(p) for p in planned))
     lines = table_lines(found)

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +17,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from typer.testing import CliRunner
 
-from recordings.evaluate.answers import Answer, collect
+from dsp.errors import CheckFailed
+from hearth import app
+from recordings.evaluate.answers import Answer, collect, write_answers
 from recordings.evaluate.evaluation import Share, evaluate
 from recordings.evaluate.goal_score import Scored
 from recordings.evaluate.judge import Judge
-from recordings.profile import Goal, HomeState, Profile, RoomValue
+from recordings.profile import Goal, HomeState, Profile, RoomValue, profile_to_yaml
 
 PATIENCE_S = 0.4  # of the judge that is kept waiting
 
@@ -68,8 +72,8 @@ class Replies:
 def server() -> Iterator[tuple[str, Replies]]:
     replies = Replies()
     listening = socket.create_server(("127.0.0.1", 0))
-    app = Starlette(routes=[Route("/v1/chat/completions", replies.answer, methods=["POST"])])
-    web = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    web_app = Starlette(routes=[Route("/v1/chat/completions", replies.answer, methods=["POST"])])
+    web = uvicorn.Server(uvicorn.Config(web_app, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=web.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     deadline = time.monotonic() + 30
@@ -166,6 +170,26 @@ def test_time_out_is_an_error_and_does_not_hang(server: tuple[str, Replies]) -> 
     scored = gone.ask(profile(), told())
     assert scored.verdict == "error" and gone.counts.to_dict()["failed_calls"] == 3
     assert "no connection" in scored.why
+
+
+def test_the_command_with_a_judge(server: tuple[str, Replies], tmp_path: Path) -> None:
+    url, replies = server
+    replies.script, replies.asked = ["A", "B", "A"], []
+    (tmp_path / "e1.yaml").write_text(profile_to_yaml(profile()))
+    (tmp_path / "answers.jsonl").write_bytes(write_answers([told()]))
+    command = ["evaluate", str(tmp_path / "answers.jsonl"), str(tmp_path / "e1.yaml")]
+    ran = CliRunner().invoke(
+        app, [*command, "--judge", url, "--model", "small", "--judge-timeout", "20", "--json"]
+    )
+    assert ran.exit_code == 0, ran.exception
+    data = json.loads(ran.stdout)
+    assert data["overall"]["goal"]["share"] == 1.0 and data["goal_by"] == {"judge": 1}
+    assert (data["judge"]["answers"], data["judge"]["calls"], data["judge"]["split"]) == (1, 3, 1)
+    replies.script = ["A", 500, "B"]
+    ran = CliRunner().invoke(app, [*command, "--judge", url, "--model", "small"])
+    assert isinstance(ran.exception, CheckFailed) and "1 failed" in ran.stdout and "HTTP 500" in ran.stdout
+    ran = CliRunner().invoke(app, command)
+    assert isinstance(ran.exception, CheckFailed) and "--judge" in ran.stdout
 
 
 def test_ctrl_c_asks_no_more(server: tuple[str, Replies]) -> None:

@@ -137,7 +137,11 @@ def test_a_broken_file_is_an_input_error(files: Path, damage: Any) -> None:
 
 
 def test_a_file_that_is_no_json(tmp_path: Path) -> None:
-    for name, content, words in (("a.json", "{", "not JSON"), ("b.json", "[]", "not an episode of SimuHome")):
+    for name, content, words in (
+        ("a.json", "{", "not JSON"),
+        ("b.json", "[]", "not an episode of SimuHome"),
+        ("deep.json", "[" * 100_000, "not JSON"),
+    ):
         (tmp_path / name).write_text(content)
         with pytest.raises(InputError, match=words):
             read_simuhome(tmp_path / name)
