@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -33,8 +34,9 @@ def record_one(root: Path, seconds: float = 0.5) -> Path:
     return writer.finish(report=False).path
 
 
-def vary(one: Path, session: Path, name: str) -> Path:
-    """Another finished episode: files are shared with `one`, but for the profile, which is another."""
+def vary(one: Path, session: Path, name: str, **fields: Any) -> Path:
+    """Another finished episode: files are shared with `one`, but for the profile, which is another; fields:
+    of the profile."""
     path = session / name
     path.mkdir(parents=True)
     for source in (p for p in sorted(one.rglob("*")) if p.is_file()):
@@ -43,12 +45,9 @@ def vary(one: Path, session: Path, name: str) -> Path:
             target.parent.mkdir(exist_ok=True)
             os.link(source, target)
     profile = Episode.open(one).profile
-    changed = {
-        "id": name,
-        "session": session.name,
-        "request": f"{profile.request or ''} number {name}".strip(),
-    }
-    text = profile_to_yaml(msgspec.structs.replace(profile, **changed))
+    request = f"{profile.request or ''} number {name}".strip()
+    own = {"id": name, "session": session.name, "request": request}
+    text = profile_to_yaml(msgspec.structs.replace(profile, **{**own, **fields}))
     (path / "episode.yaml").write_text(text, encoding="utf-8")
     write_manifest(path)
     return path

@@ -36,7 +36,8 @@ def process(
         int | None, typer.Option(min=1, max=4096, help="processes; default: one per core")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="seconds for one episode; then it is ended, with all it started")
+        float,
+        typer.Option(min=0.1, max=1e6, help="seconds for one episode; then it is ended, with all it started"),
     ] = 600.0,
     memory_mib: Annotated[
         int, typer.Option(min=0, help="memory for one episode, with all that it starts; 0: no limit")
@@ -56,7 +57,8 @@ def process(
 
     if on not in get_args(On):
         raise InputError(f"--on is one of {', '.join(get_args(On))}, not {on!r}")
-    sys.path.insert(0, os.getcwd())  # a step of the user's own, as `python -m` would find it
+    if ":" in step and "{" not in step:
+        sys.path.insert(0, os.getcwd())  # a step of the user's own is found as `python -m` would
     found = find_step(step, _pairs(settings or []))
     watcher = _Watcher(found.name)
     try:

@@ -27,6 +27,7 @@ from recordings.storage import StorageError, write_atomic
 PROCESS = "process.json"
 RESULTS = "results.jsonl"
 _BUSY_S = 0.25  # between two looks at an episode that another driver has
+_LONGEST_S = 1e6
 On = Literal["local", "ray"]
 
 
@@ -110,10 +111,11 @@ def process(
     started), StorageError (nothing can be written: what is done stays, and nothing is quarantined for it).
     """
     limits = limits or Limits()
-    if workers < 1 or limits.tries < 1 or limits.timeout_s <= 0 or limits.memory_mib < 0:
+    possible = workers >= 1 and limits.tries >= 1 and limits.memory_mib >= 0
+    if not possible or not 0 < limits.timeout_s <= _LONGEST_S:
         raise InputError(
             f"{workers} workers, {limits.tries} tries, {limits.timeout_s:g} s, {limits.memory_mib} MiB: at"
-            " least 1 worker, 1 try, more than 0 s, and 0 (no limit) or more MiB"
+            f" least 1 worker, 1 try, more than 0 s and at most {_LONGEST_S:g}, and 0 (no limit) or more MiB"
         )
     began = time.monotonic()
     out = out.resolve()
@@ -285,7 +287,7 @@ def _collect(out: Path) -> None:
             result = path.with_name(RESULT)
             if result.is_file():
                 entry = {"episode": name, "result": json.loads(result.read_text(encoding="utf-8"))}
-                lines.append(json.dumps(entry, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+                lines.append(json.dumps(entry, sort_keys=True).encode() + b"\n")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # somebody changed it: the next run makes it anew
         for output, digest in {**made, f"{name}/{DONE}": None, RESULTS: None}.items():

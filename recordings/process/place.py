@@ -22,7 +22,7 @@ from dsp.errors import InputError
 from recordings.manifest import read_manifest
 from recordings.marker import MANIFEST, is_episode, state_of
 from recordings.process.step import Step
-from recordings.storage import fsync_folder, sha256_file, storage_errors, utc_now, write_atomic
+from recordings.storage import StorageError, fsync_folder, sha256_file, storage_errors, utc_now, write_atomic
 
 DONE = ".done.json"
 RESULT = "result.json"
@@ -31,7 +31,7 @@ STATE = ".process"
 
 def canonical(value: Any) -> bytes:
     """JSON that depends on the value alone, with a line end."""
-    return json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return json.dumps(value, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,10 @@ class Place:
     def commit(self, step: Step, key: str, result: Any) -> None:
         """Make what is in `part` the result: on disk in full, .done.json last, then one rename.
 
-        Raises StorageError.
+        Raises StorageError, also when an episode has this name in `out`: nothing of ours is there to replace.
         """
+        if is_episode(self.target):
+            raise StorageError(f"{self.target}: is an episode, and would be replaced; give another --out")
         if result is not None:
             write_atomic(self.part / RESULT, canonical(result))
         files = {}
@@ -179,7 +181,7 @@ class Place:
 
 
 def _append(path: Path, entry: dict[str, Any]) -> None:
-    line = json.dumps(entry, ensure_ascii=False).encode() + b"\n"
+    line = json.dumps(entry).encode() + b"\n"
     with storage_errors(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
@@ -199,8 +201,8 @@ def _fsync(path: Path) -> None:
 def find_places(data: Iterable[Path], out: Path) -> list[Place]:
     """The episodes in episode, session and data folders, by name; each once.
 
-    Raises InputError for a folder that is not there or holds none, and for two episodes whose results would
-    have one name.
+    Raises InputError for a folder that is not there or holds none, for episodes that lie in `out`, and for
+    two whose results would have one name.
     """
     found: dict[str, Place] = {}
     for root in data:
@@ -209,6 +211,8 @@ def find_places(data: Iterable[Path], out: Path) -> list[Place]:
         count = 0
         for path in _episodes(root):
             count += 1
+            if path.is_relative_to(out):
+                raise InputError(f"--out {out}: holds the episode {path}; give a folder of its own")
             place = Place(path, out)
             same = found.setdefault(place.name, place)
             if same.episode != path:

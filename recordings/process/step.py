@@ -31,6 +31,7 @@ from recordings.storage import sha256_file
 STEPS: dict[str, tuple[str, int]] = {
     "check": ("recordings.process.steps:check", 1),
     "doa": ("recordings.process.steps:doa", 1),
+    "evaluate": ("recordings.process.steps:evaluate", 1),
     "export": ("recordings.process.steps:export", 1),
     "resample": ("recordings.process.steps:resample", 1),
     "verify": ("recordings.process.steps:verify", 1),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dsp.errors import InputError
 from recordings.episode import RELEASE_RATE_HZ, Episode
 from recordings.terminal import plain
+
+if TYPE_CHECKING:
+    from recordings.evaluate.answers import Answers
 
 
 def _sound(episode: Episode) -> str:
@@ -148,6 +152,21 @@ def export(
     report = write([item], out, options, lambda items: None)
     (out / JOURNAL).unlink(missing_ok=True)  # how far an export was; this one is done
     return {"to": to, "clipped_samples": report.clipped.get(item.id, 0), "notes": report.notes}
+
+
+def evaluate(episode: Episode, out: Path, *, answers: Path) -> dict[str, Any]:
+    """The score of the episode's answer in a file of answers, by the rules of `hearth evaluate`, without a
+    language model. The whole file is part of what the result depends on."""
+    from recordings.evaluate.evaluation import evaluate as score
+
+    return dict(plain(score([episode.profile], _answers(answers)).scores[0].to_dict()))
+
+
+@lru_cache(maxsize=1)
+def _answers(path: Path) -> Answers:
+    from recordings.evaluate.answers import read_answers
+
+    return read_answers(path)
 
 
 def _recorded(episode: Episode) -> datetime:

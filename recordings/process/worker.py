@@ -26,7 +26,7 @@ from recordings.episode import Episode
 from recordings.process.lock import EpisodeLock
 from recordings.process.place import Place
 from recordings.process.step import Step, arguments, load_function
-from recordings.storage import StorageError
+from recordings.storage import StorageError, storage_error
 from recordings.terminal import plain
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -92,7 +92,12 @@ def execute(step: Step, run: Run, place: Place) -> dict[str, Any]:
     except (Exception, SystemExit) as error:
         if not isinstance(error, HearthError):
             traceback.print_exc()
-        return {"state": "failed", "key": key, "kind": _kind(error, place), "reason": _told(error)}
+        kind = _kind(error, place)
+        reason = _told(error)
+        if kind == "storage" and not isinstance(error, StorageError):
+            full = error if isinstance(error, OSError) else OSError(errno.ENOSPC, "no room")
+            reason = str(storage_error(full, place.target))
+        return {"state": "failed", "key": key, "kind": kind, "reason": reason}
 
 
 def _kind(error: BaseException, place: Place) -> str:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections import Counter
 from contextlib import suppress
@@ -18,11 +19,12 @@ import pytest
 
 from bench.made_episodes import record_one, vary
 from dsp.errors import InputError
-from recordings import Episode
+from recordings import Episode, StorageError
 from recordings.manifest import write_manifest
 from recordings.process import Limits, Summary, find_step, process
 from recordings.process.lock import EpisodeLock
 from recordings.process.place import DONE, Place, find_places
+from tests.real.small_disks import tmpfs
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -245,6 +247,45 @@ def test_commands_and_our_own_steps(one: Path, tmp_path: Path):
     assert tree(tmp_path / "anew") == first
 
 
+def test_export_and_evaluate_as_steps(one: Path, tmp_path: Path):
+    data = tmp_path / "data"
+    known = {"target_device": "fan_1", "grounding": "G0", "query": "Q2", "feasibility": "feasible"}
+    episodes = [vary(one, data / "day", name, **known) for name in ("e1", "e2")]
+    step = find_step("export", {"to": "webdataset", "unreviewed": "true"})
+    assert process(step, episodes, tmp_path / "out", workers=1).done == 2
+    with tarfile.open(tmp_path / "out" / "day" / "e2" / "hearth-release-000000.tar") as tar:
+        assert tar.getnames() == ["e2.foa.wav", "e2.json", "e2.mp4"]
+    strict = process(find_step("export", {}), episodes, tmp_path / "strict", workers=1)
+    assert (strict.done, [q["kind"] for q in strict.quarantined]) == (0, ["input", "input"])
+    assert "unreviewed" in strict.quarantined[0]["reason"]
+
+    answers = tmp_path / "answers.jsonl"
+    right = {"episode": "e1", "declared": "fan_1", "answer": "", "outcome": "done", "final_state": {}}
+    answers.write_text(json.dumps(right) + "\n")
+    scored = find_step("evaluate", {"answers": str(answers)})
+    assert process(scored, [data], tmp_path / "scores", workers=1).done == 2
+    told = [json.loads(line) for line in (tmp_path / "scores" / "results.jsonl").read_text().splitlines()]
+    assert [row["result"]["grounding"]["verdict"] for row in told] == ["right", "wrong"]
+    answers.write_text(answers.read_text() + "\n")
+    changed = find_step("evaluate", {"answers": str(answers)})
+    place = Place(episodes[0], tmp_path)
+    assert place.key(changed) != place.key(scored), "another file of answers is another step"
+
+
+def test_no_room_ends_the_run_and_nobody_is_blamed(one: Path, tmp_path: Path, log: Path):
+    data = tmp_path / "data"
+    for i in range(8):
+        vary(one, data / "day", f"ep{i}")
+    with tmpfs(tmp_path / "disk", 12) as disk:
+        with pytest.raises(StorageError, match=r"the disk is full.*the same command goes on"):
+            run("process_steps:fills", data, disk / "out", settings={"mib": "2"})
+        done = len(list(disk.glob(f"out/day/*/{DONE}")))
+        assert 3 <= done < 8
+        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+        rest = run("process_steps:fills", data, disk / "out", settings={"mib": "2"})
+        assert (rest.before, rest.done, rest.failed_tries) == (done, 8 - done, 0)
+
+
 def test_what_cannot_be_asked_for_is_said(one: Path, tmp_path: Path):
     vary(one, tmp_path / "data" / "day", "ep")
     wrong: list[tuple[str, dict[str, str], str]] = [
@@ -275,6 +316,8 @@ def test_what_cannot_be_asked_for_is_said(one: Path, tmp_path: Path):
         process(check, [tmp_path / "data", tmp_path / "other"], tmp_path / "out", workers=1)
     with pytest.raises(InputError, match="sealed"):
         process(check, [tmp_path / "data"], tmp_path / "data" / "day" / "ep" / "out", workers=1)
+    with pytest.raises(InputError, match="holds the episode"):
+        process(check, [tmp_path / "data" / "day"], tmp_path / "data", workers=1)
     with pytest.raises(InputError, match="for --on ray"):
         process(check, [tmp_path / "data"], tmp_path / "out", workers=1, address="auto")
     with pytest.raises(InputError, match="at least 1 worker"):
@@ -287,7 +330,8 @@ def test_the_key_is_of_content_and_step_alone(one: Path, tmp_path: Path):
     plain, double = (find_step("process_steps:frames", s) for s in ({}, {"factor": "2"}))
     assert first.key(plain) == moved.key(plain) != first.key(double)
     assert first.key(plain) != Place(vary(one, tmp_path / "a" / "day", "ep2"), tmp_path).key(plain)
-    assert [place.name for place in find_places([tmp_path / "a", tmp_path / "a" / "day"], tmp_path)] == [
+    found = find_places([tmp_path / "a", tmp_path / "a" / "day"], tmp_path / "x")
+    assert [place.name for place in found] == [
         "day/ep",
         "day/ep2",
     ]
