@@ -238,7 +238,8 @@ class Composer:
             if slot.grounding == "G1" and draft.target is not None:
                 rest = [d for d in likes if d.id != draft.target.id]
                 pointing = [(d, [draft.target]) for d in draft.rng.sample(rest, len(rest))]
-            people = place_others(places, stand.placed, others, draft.rng, pointing)
+            visible = [stand.placed.pointing_at] if stand.placed.pointing_at is not None else []
+            people = place_others(places, stand.placed, others, draft.rng, pointing, visible)
             if people is None:
                 continue
             yield replace(draft, stand=stand, people=people)

@@ -129,10 +129,12 @@ def place_others(
     others: Sequence[Participant],
     rng: random.Random,
     pointing: Sequence[tuple[DeviceState, Sequence[DeviceState]]] = (),
+    visible: Sequence[str] = (),
 ) -> tuple[Placed, ...] | None:
     """The others in the picture, beside the speaker; None when there is no room for them.
 
-    pointing: devices that the first of them may point at, each with those it must be told from.
+    pointing: devices that the first of them may point at, each with those it must be told from. visible: ids
+    of devices that nobody may hide.
     """
     placed: list[Placed] = [speaker]
     for number, person in enumerate(others):
@@ -143,7 +145,7 @@ def place_others(
         found = None
         for spot in spots:
             mouth = mouth_of(person, spot)
-            if not _clear(places, mouth, placed):
+            if not _clear(places, mouth, placed) or any(places.hides(mouth, name) for name in visible):
                 continue
             if pointing and number == 0:
                 found = _pointing(places, person, mouth, pointing, rng)

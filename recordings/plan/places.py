@@ -20,6 +20,7 @@ NEAREST_M, FARTHEST_M = 1.2, 3.2  # from the microphone, along the floor
 FROM_WALL_M, FROM_DEVICE_M, FROM_PERSON_M = 0.45, 0.6, 0.8
 GRID_M = 0.2
 PEOPLE_APART_DEG = 16.0  # as the camera sees them: nobody hides another
+UNHIDDEN_DEG = 10.0  # of what is pointed at, from whoever stands before it
 HANGS_ABOVE_M = 2.0  # a device higher than this leaves room under it
 
 SIDES = ("left", "right", "front", "behind")
@@ -122,6 +123,12 @@ class Places:
         """Degrees between two devices as the microphone hears them."""
         return angle_between(self.microphone, self.positions[one], self.positions[other])
 
+    def hides(self, mouth: Metres, device: str) -> bool:
+        """Whether somebody who stands there hides a device from the camera."""
+        place = self.positions[device]
+        nearer = distance(self.microphone, mouth) < distance(self.microphone, place)
+        return nearer and abs(wrapped(self.azimuth(place) - self.azimuth(mouth))) < UNHIDDEN_DEG
+
     def can_point(
         self, mouth: Metres, facing_deg: float, device: DeviceState, others: list[DeviceState]
     ) -> bool:
@@ -133,6 +140,7 @@ class Places:
         sight = bearing(self.microphone, mouth)
         return (
             distance(mouth, target) >= 0.8
+            and not self.hides(mouth, device.id)
             and abs(wrapped(way - facing_deg)) <= 100
             and abs(wrapped(way - sight)) >= 25  # not hidden behind the body
             and abs(wrapped(way - sight - 180)) >= 15  # not straight into the lens

@@ -192,6 +192,13 @@ def test_g1_points_at_the_target_and_only_the_arm_tells(plan: Plan):
             could = asked <= set(other.attributes) and other.room == item.staging.room
             if could and other.id != item.target_device and item.difficulty in ("medium", "hard"):
                 assert degrees(aim, np.array(other.position_m) - shoulder) >= 20 - 1e-6, (item.id, other.id)
+        room = next(room for room in plan.rooms if room.id == item.staging.room)
+        eye = np.array(room.microphone_m)[:2]
+        seen = np.array(target_of(item).position_m)[:2] - eye
+        for placed in item.staging.people:
+            stands = np.array(placed.mouth_m)[:2] - eye
+            before = np.linalg.norm(stands) < np.linalg.norm(seen)
+            assert not before or degrees(seen, stands) >= 10 - 1e-6, (item.id, "the target is hidden")
         if item.difficulty == "hard":
             others = [placed.pointing_at for placed in item.staging.people if not placed.speaks]
             assert others[0] is not None and item.target_device not in others
