@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from dsp.errors import CheckFailed, InputError
 from recordings.consent.withdraw import withdraw
@@ -13,7 +15,7 @@ from recordings.release.checksums import check_checksums
 from recordings.release.options import ReleaseOptions
 from recordings.release.run import export_release
 from recordings.storage import sha256_file
-from tests.recordings.release_episodes import household
+from tests.recordings.release_episodes import accept, household, profile, record
 from tests.recordings.test_release_run import killed_at
 
 FORMATS = ("omnismarthome", "dcase", "audiofolder", "bids", "webdataset")
@@ -69,6 +71,13 @@ def test_the_others_are_still_there(name, withdrawn):
     assert check_checksums(out / name) == []
 
 
+def alone(root: Path) -> Path:
+    """One short episode that may go out."""
+    path = record(root, profile("e1", "s1", "p1", origin="virtual"), seconds=0.6).path
+    accept(path)
+    return path
+
+
 def test_faces_that_are_not_found_stop_the_export(tmp_path):
     """Grey pictures of an episode in which somebody stands: nobody can say that the face is covered."""
     from recordings.privacy.faces import model_path
@@ -77,9 +86,25 @@ def test_faces_that_are_not_found_stop_the_export(tmp_path):
         model_path()
     except Exception as error:
         pytest.skip(f"the face detector's model is not installed: {error}")
-    made = household(tmp_path / "data")
+    made = alone(tmp_path / "data")
     with pytest.raises(CheckFailed):
-        export_release(made["e1"], "omnismarthome", tmp_path / "r", ReleaseOptions(blur=True))
+        export_release(made, "omnismarthome", tmp_path / "r", ReleaseOptions(blur=True))
     assert not (tmp_path / "r").exists()
     left = [path for path in (tmp_path / "r.partial").rglob("*") if path.suffix in (".mkv", ".mp4")]
     assert left == [], "no picture was written"
+
+
+def test_voice_safe_sound_is_another_one_of_the_same_length(tmp_path):
+    made = alone(tmp_path / "data")
+    for name in ("a", "b"):
+        options = ReleaseOptions(name="r", voice_safe=True, video=False)
+        export_release(made, "audiofolder", tmp_path / name, options)
+    safe, rate = soundfile.read(tmp_path / "a" / "data" / "train" / "e1.wav", dtype="float64")
+    plain, _ = soundfile.read(made / "foa_24k.wav", dtype="float64")
+    assert (rate, safe.shape) == (24000, plain.shape)
+    assert np.corrcoef(safe[:, 0], plain[:, 0])[0, 1] < 0.9, "samples are not those of the voice"
+    assert np.sqrt(np.mean(safe**2) / np.mean(plain**2)) == pytest.approx(1.0, abs=0.3)
+    assert "Voices: made safe" in (tmp_path / "a" / "README.md").read_text()
+    assert sha256_file(tmp_path / "a" / "checksums.sha256") == sha256_file(
+        tmp_path / "b" / "checksums.sha256"
+    )
