@@ -28,7 +28,7 @@ OVER_MEMORY = 250
 LET_GO = 251
 _LOOK_S = 0.2  # between two looks at the memory
 _KILL_S = 20.0  # a process that is not gone by then hangs in the kernel
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_SUBREAPER, _PARENT_DEATH = 36, 1  # PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 
 
 def _parents() -> dict[int, int]:
@@ -103,7 +103,8 @@ def main() -> int:
     # Nobody may interrupt this one: Ctrl-C is for the driver, which then lets go.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_SUBREAPER, 1, 0, 0, 0)
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -111,6 +112,7 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     worker = os.fork()
     if worker == 0:
+        prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)  # should anybody kill this keeper
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)

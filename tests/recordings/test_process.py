@@ -66,6 +66,7 @@ def driver(data: Path, out: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "hearth", "process", "process_steps:frames", data, "--out", out]
     return subprocess.Popen(
         [*map(str, command), "--json", *options],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # some shells ignore it
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -181,6 +182,21 @@ def test_a_killed_driver_leaves_nothing_running_and_the_next_does_nothing_twice(
         time.sleep(0.01)
     whole = run("process_steps:frames", data, tmp_path / "whole", settings={"pause_s": "0.05"})
     assert whole.done == 24 and tree(out) == tree(tmp_path / "whole")
+
+
+def test_ctrl_c_ends_everything_at_once(one: Path, tmp_path: Path, log: Path):
+    data = tmp_path / "data"
+    for i in range(3):
+        vary(one, data / "day", f"ep{i}")
+    asked = driver(data, tmp_path / "out", "--workers", "1", "--set", "pause_s=60")
+    while not lines(log):
+        assert asked.poll() is None, asked.communicate()
+        time.sleep(0.01)
+    asked.send_signal(signal.SIGINT)
+    printed, errors = asked.communicate(timeout=30)
+    assert (asked.returncode, printed) == (2, "")
+    assert "ended by Ctrl-C; 0 episodes done" in errors and "Traceback" not in errors
+    assert workers_of(log) == [] and lines(log) == ["begin ep0"]
 
 
 def test_two_drivers_share_the_work(one: Path, tmp_path: Path, log: Path):
