@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsp.errors import InputError
-from recordings.review.log import REASONS, Decisions, Review
+from recordings.review.log import REASONS, Decisions, Reason, Review
 
 Z95 = 1.959963984540054  # of the normal distribution, two-sided
 Interval = tuple[float, float]
@@ -55,7 +55,7 @@ class ReasonAgreement:
     specific: the share of those who gave it whom the other joined, 2 both / (2 both + one) (Dice).
     """
 
-    reason: str
+    reason: Reason
     both: int
     one: int
     neither: int
@@ -116,7 +116,7 @@ def _decision_table(both: Sequence[tuple[Review, ...]]) -> NDArray[np.int64]:
     return table
 
 
-def _reason(reason: str, both: Sequence[tuple[Review, ...]]) -> ReasonAgreement:
+def _reason(reason: Reason, both: Sequence[tuple[Review, ...]]) -> ReasonAgreement:
     table = np.zeros((2, 2), np.int64)
     for a, b in both:
         table[int(reason in a.reasons), int(reason in b.reasons)] += 1

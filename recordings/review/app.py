@@ -24,7 +24,6 @@ from dsp.errors import HearthError, InputError
 from recordings.report_facts import load_profile
 from recordings.review.catalogue import Catalogue, Row, review_as_dict
 from recordings.review.log import REASONS, clean_name
-from recordings.review.pictures import pack_of
 from recordings.review.sound import PIECE, ListeningWav, byte_range
 from recordings.review.summary import decisions_csv, summary
 from recordings.review.view import EpisodeView, prepare
@@ -96,7 +95,7 @@ class Desk:
             raise InputError(f"this page was opened for {self.reviewer}; start another for {name}")
         return name
 
-    def list(self, who: str) -> dict[str, Any]:
+    def listing(self, who: str) -> dict[str, Any]:
         """The list as a reviewer may see it."""
         rows = self.catalogue.rows()
         return {
@@ -188,7 +187,7 @@ def make_app(desk: Desk, listening: Listening) -> Guard:
         return desk.who(request.query_params.get("reviewer", ""))
 
     async def listed(request: Request) -> Response:
-        return await answer(lambda: desk.list(name_of(request)))
+        return await answer(lambda: desk.listing(name_of(request)))
 
     async def about(request: Request) -> Response:
         return await answer(lambda: desk.about(_numbers(request.query_params.get("n", ""))))
@@ -209,7 +208,7 @@ def make_app(desk: Desk, listening: Listening) -> Guard:
     async def pictures(request: Request) -> Response:
         def work() -> Response:
             camera = desk.view(request.path_params["n"])[1].camera(request.query_params.get("camera", ""))
-            pack = pack_of(camera.path, camera.pts_ms, request.path_params["pack"])
+            pack = camera.file.pack(request.path_params["pack"])
             return Response(pack, media_type="application/octet-stream")
 
         return await answer(work)

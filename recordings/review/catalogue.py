@@ -46,12 +46,9 @@ class Row:
         mine = self.decisions.latest.get(who)
         verdict = self.decisions.verdict(needed)
         finished = self.decisions.manifest_sha256 is not None
+        shown: str = verdict if mine is not None or verdict in ("open", "disputed") else "enough"
         if not finished:
             shown = state_of(self.decisions.path)
-        elif mine is not None or verdict in ("open", "disputed"):
-            shown = str(verdict)
-        else:
-            shown = "enough"
         return {
             "n": self.number,
             "id": self.id,

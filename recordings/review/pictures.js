@@ -18,6 +18,7 @@ export class Pictures {
     this._stop = new AbortController();
     this.onready = () => {};
     this.trouble = "";
+    this._ahead = false; // a pack is on its way that is not due yet
   }
 
   // The picture that is seen at t: the nearest one (its stamp is the middle of what it saw), though none is
@@ -49,11 +50,17 @@ export class Pictures {
 
   broken(index) { return this._decoded.get(index) === BROKEN; }
 
-  // Fetch ahead without decoding, as far as `seconds` reach.
+  // Fetch ahead without decoding, as far as `seconds` reach: one pack after the other, in the order in which
+  // the server decodes them.
   fetchAhead(t, seconds) {
     const last = this.index(t + seconds);
-    if (last < 0) return;
-    for (let number = Math.floor(this.index(t) / this._pack); number <= Math.floor(last / this._pack); number += 1) this._fetch(number);
+    if (last < 0 || this._ahead) return;
+    for (let number = Math.floor(this.index(t) / this._pack); number <= Math.floor(last / this._pack); number += 1) {
+      if (this._packs.has(number)) continue;
+      this._ahead = true;
+      this._fetch(number).catch(() => {}).then(() => { this._ahead = false; });
+      return;
+    }
   }
 
   _decode(index) {

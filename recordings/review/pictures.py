@@ -7,6 +7,7 @@ and the page chooses it by the time that the timeline gives. A camera's own JPEG
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,28 +20,60 @@ from dsp.errors import InputError
 PACK = 12  # pictures in one answer: under a second, so that the first is there at once
 WIDEST_PX = 1280
 QUALITY = 82
+SKIPPED_MS = 3000  # farther on it jumps to a key frame instead of decoding what is between
 
 
-def pack_of(path: Path, pts_ms: NDArray[np.int64], number: int) -> bytes:
-    """Pictures number * PACK and on of a video file, whose times in the file are `pts_ms`.
+class PictureFile:
+    """The pictures of a video file in packs; packs that follow each other are decoded in one go, without
+    beginning anew at a key frame each time. pts_ms: times in the file of all pictures, in its order. May be
+    used by several threads."""
 
-    Little-endian uint32: how many, then the bytes of each, then the JPEGs; 0 bytes for one that cannot be
-    decoded. Raises InputError when there is no such pack, or the file cannot be opened.
-    """
-    first, last = number * PACK, min((number + 1) * PACK, len(pts_ms))
-    if not 0 <= first < last:
-        raise InputError(f"there is no pack {number} of {len(pts_ms)} pictures")
-    found = [b""] * (last - first)
-    wanted = pts_ms[first:last]
-    for pts, jpeg in _jpegs(path, int(wanted[0]), int(wanted[-1])):
-        place = int(np.argmin(np.abs(wanted - pts)))
-        if abs(int(wanted[place]) - pts) <= 1 and not found[place]:
-            found[place] = jpeg
-    return struct.pack(f"<{len(found) + 1}I", len(found), *map(len, found)) + b"".join(found)
+    def __init__(self, path: Path, pts_ms: NDArray[np.int64]) -> None:
+        self.path, self.pts_ms = path, pts_ms
+        self._lock = threading.Lock()
+        self._coming: Iterator[tuple[int, Any]] | None = None
+        self._next: tuple[int, Any] | None = None  # read already, and not in the pack before
+        self._at_ms = 0  # all before is behind
+
+    def pack(self, number: int) -> bytes:
+        """Pictures number * PACK and on.
+
+        Little-endian uint32: how many, then the bytes of each, then the JPEGs; 0 bytes for one that cannot be
+        decoded. Raises InputError when there is no such pack, or the file cannot be opened.
+        """
+        wanted = self.pts_ms[number * PACK : (number + 1) * PACK] if number >= 0 else self.pts_ms[:0]
+        if not len(wanted):
+            raise InputError(f"there is no pack {number} of {len(self.pts_ms)} pictures")
+        with self._lock:
+            found = self._read(wanted)
+        return struct.pack(f"<{len(found) + 1}I", len(found), *map(len, found)) + b"".join(found)
+
+    def _read(self, wanted: NDArray[np.int64]) -> list[bytes]:
+        first, last = int(wanted[0]), int(wanted[-1])
+        if self._coming is None or not self._at_ms <= first + 1 <= self._at_ms + SKIPPED_MS:
+            self._next, self._coming = None, pictures_from(self.path, first)
+        found = [b""] * len(wanted)
+        while True:
+            one = self._next or next(self._coming, None)
+            if one is None:
+                self._coming = None
+                return found
+            at_ms, picture = one
+            self._next = None
+            if at_ms > last + 1:
+                self._next = one
+                return found
+            self._at_ms = at_ms
+            place = int(np.argmin(np.abs(wanted - at_ms)))
+            if abs(int(wanted[place]) - at_ms) <= 1 and not found[place]:
+                found[place] = jpeg_of(picture)
+                if place == len(wanted) - 1:
+                    return found
 
 
-def _jpegs(path: Path, from_ms: int, to_ms: int) -> Iterator[tuple[int, bytes]]:
-    """(time in the file in ms, JPEG) of the pictures between two times."""
+def pictures_from(path: Path, from_ms: int) -> Iterator[tuple[int, Any]]:
+    """(time in the file in ms, JPEG or decoded frame), from the key frame at or before a time to the end of
+    what can be read. Raises InputError when the file cannot be opened."""
     import av
 
     if not path.is_file():
@@ -53,36 +86,25 @@ def _jpegs(path: Path, from_ms: int, to_ms: int) -> Iterator[tuple[int, bytes]]:
         if not container.streams.video:
             raise InputError(f"{path.name}: holds no video stream")
         stream = container.streams.video[0]
-        to_milliseconds = float(stream.time_base) * 1000.0
+        stream.thread_type = "AUTO"
+        to_ms = float(stream.time_base) * 1000.0
         copied = stream.codec_context.name == "mjpeg"
         try:
-            container.seek(max(int(from_ms / to_milliseconds), 0), stream=stream, backward=True)
+            container.seek(max(int(from_ms / to_ms), 0), stream=stream, backward=True)
             for packet in container.demux(stream):
-                if packet.pts is None or not packet.size:
-                    continue
-                at = round(packet.pts * to_milliseconds)
                 if copied:
-                    if at > to_ms + 1:
-                        return
-                    if at >= from_ms - 1:
-                        yield at, bytes(packet)
+                    if packet.pts is not None and packet.size:
+                        yield round(packet.pts * to_ms), bytes(packet)
                     continue
                 for frame in _decoded(packet):
-                    at = round(frame.pts * to_milliseconds) if frame.pts is not None else -1
-                    if at > to_ms + 1:
-                        return
-                    if at >= from_ms - 1:
-                        yield at, encode(frame.to_ndarray(format="bgr24"))
-            if not copied:
-                for frame in stream.decode(None):  # what the decoder still held
-                    at = round(frame.pts * to_milliseconds) if frame.pts is not None else -1
-                    if from_ms - 1 <= at <= to_ms + 1:
-                        yield at, encode(frame.to_ndarray(format="bgr24"))
+                    if frame.pts is not None:
+                        yield round(frame.pts * to_ms), frame
         except av.error.FFmpegError:
             return  # a torn end
 
 
 def _decoded(packet: Any) -> list[Any]:
+    """The frames that a packet completes; the last, empty one those that the decoder still held."""
     import av
 
     try:
@@ -91,12 +113,16 @@ def _decoded(packet: Any) -> list[Any]:
         return []  # this picture cannot be decoded; the next may be
 
 
-def encode(image: NDArray[np.uint8]) -> bytes:
-    """A JPEG no wider than WIDEST_PX of a BGR picture; empty when it cannot be made."""
+def jpeg_of(picture: Any) -> bytes:
+    """A JPEG no wider than WIDEST_PX of a decoded frame; the camera's own is left as it is. Empty when it
+    cannot be made."""
     import cv2
 
-    if image.shape[1] > WIDEST_PX:
-        size = (WIDEST_PX, max(1, round(image.shape[0] * WIDEST_PX / image.shape[1])))
-        image = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+    if isinstance(picture, bytes):
+        return picture
+    size = {}
+    if picture.width > WIDEST_PX:
+        size = {"width": WIDEST_PX, "height": max(1, round(picture.height * WIDEST_PX / picture.width))}
+    image = picture.to_ndarray(format="bgr24", **size)
     ok, data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
     return bytes(data) if ok else b""

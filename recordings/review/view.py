@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsp.errors import HearthError, InputError
 from recordings import report_plan
@@ -25,7 +24,7 @@ from recordings.report_rig import number
 from recordings.report_sound import SoundReader, picture_sound
 from recordings.report_timeline import PageClock, load_lines
 from recordings.review import overlay
-from recordings.review.pictures import PACK
+from recordings.review.pictures import PACK, PictureFile
 from recordings.review.profile_html import headline_html, profile_html
 from recordings.review.sound import MIXES, ListeningWav, listen
 from recordings.timeline import Line
@@ -40,12 +39,11 @@ ACTIVE_JOIN_S, FLAG_JOIN_S = 0.25, 0.5
 @dataclass(frozen=True)
 class CameraPictures:
     """The pictures of a camera. times_s: when each is seen, in the time of the sound file, before any
-    correction; pts_ms: where it is in the video file."""
+    correction; size: width and height in pixels."""
 
-    path: Path
+    file: PictureFile
     times_s: Floats
-    pts_ms: NDArray[np.int64]
-    size: tuple[int, int] | None
+    size: tuple[int, int]
 
 
 class EpisodeView:
@@ -154,7 +152,7 @@ def _cameras(
         pts = np.array([row["pts_ms"] for row in rows], dtype=np.int64)
         path = folder / video_name(name)
         try:
-            found[name] = CameraPictures(path, times, pts, picture_size(path))
+            found[name] = CameraPictures(PictureFile(path, pts), times, picture_size(path))
         except HearthError as error:
             notes.append(f"The pictures cannot be shown: {error}")
     return found

@@ -45,7 +45,7 @@ from recordings.report_pictures import spots_at
 from recordings.review.app import Desk, make_app
 from recordings.review.catalogue import Catalogue
 from recordings.review.log import Review, append, manifest_sha256, verdict
-from recordings.review.pictures import PACK, pack_of
+from recordings.review.pictures import PACK, PictureFile
 from recordings.review.sound import byte_range
 from recordings.review.standing import standings
 from recordings.review.summary import COLUMNS, decisions_csv, in_words
@@ -137,15 +137,18 @@ def test_every_picture_comes_with_its_time(episode: Path) -> None:
     assert camera.size == (320, 180) and len(camera.times_s) == SECONDS * FPS
     found = []
     for number in range(-(-len(camera.times_s) // PACK)):
-        found += packed(pack_of(camera.path, camera.pts_ms, number))
+        found += packed(camera.file.pack(number))
     assert len(found) == len(camera.times_s)
     greys = [cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_GRAYSCALE).mean() for jpeg in found]
     own = [image.mean() for _, image in Episode.open(episode).frames()]
     assert np.abs(np.array(greys) - own).max() < 1.2 and np.diff(own).min() > 1.9  # each is brighter
-    with pytest.raises(InputError, match="no pack 99"):
-        pack_of(camera.path, camera.pts_ms, 99)
+    for number in (2, 0, 3, 1, 1, 0, 4):  # in any order they are the same
+        assert packed(camera.file.pack(number)) == found[number * PACK : (number + 1) * PACK]
+    for number in (99, -1):
+        with pytest.raises(InputError, match=f"no pack {number}"):
+            camera.file.pack(number)
     with pytest.raises(InputError, match="missing"):
-        pack_of(camera.path.with_name("x.mkv"), camera.pts_ms, 0)
+        PictureFile(camera.file.path.with_name("x.mkv"), camera.file.pts_ms).pack(0)
 
 
 def test_a_cameras_own_jpegs_go_out_untouched_and_a_torn_file_ends(tmp_path: Path) -> None:
@@ -158,14 +161,14 @@ def test_a_cameras_own_jpegs_go_out_untouched_and_a_torn_file_ends(tmp_path: Pat
         file.write(jpeg, int(at) * 1_000_000)
     file.close()
     path = tmp_path / "video.mkv"
-    assert packed(pack_of(path, pts, 0)) == jpegs[:PACK]
-    assert packed(pack_of(path, pts, 1)) == jpegs[PACK:]
+    assert packed(PictureFile(path, pts).pack(0)) == jpegs[:PACK]
+    assert packed(PictureFile(path, pts).pack(1)) == jpegs[PACK:]
     path.write_bytes(path.read_bytes()[: -len(jpegs[-1]) - 200])
-    cut = packed(pack_of(path, pts, 1))
+    cut = packed(PictureFile(path, pts).pack(1))
     assert len(cut) == 5 and cut[0] == jpegs[PACK] and cut[-1] == b""
     path.write_bytes(b"no video")
     with pytest.raises(InputError, match="FFmpeg"):
-        pack_of(path, pts, 0)
+        PictureFile(path, pts).pack(0)
 
 
 def test_marks_are_where_the_report_draws_them(episode: Path) -> None:
@@ -247,17 +250,17 @@ def test_the_second_reviewer_is_blind(tmp_path: Path) -> None:
     table = desk(tmp_path)
     answer = table.decide(said(0, "Ann", "reject", sha, reasons=["sync"], comment="lips"))
     assert answer["row"]["shown"] == "open" and answer["mine"]["comment"] == "lips"
-    row = table.list("Ben")["episodes"][0]
+    row = table.listing("Ben")["episodes"][0]
     assert (row["shown"], row["mine"], row["reviews"]) == ("open", None, 1)
     state = table.review_state(table.catalogue.row(0), "ben")
     assert state["all"] == [] and "lips" not in json.dumps(state)
     answer = table.decide(said(0, "Ben", "accept", sha))
     assert answer["row"]["shown"] == "disputed"
     assert [r["reviewer"] for r in answer["all"]] == ["Ann", "Ben"]
-    assert table.list("Eve")["episodes"][0]["shown"] == "disputed"  # but not who said what
+    assert table.listing("Eve")["episodes"][0]["shown"] == "disputed"  # but not who said what
     assert table.review_state(table.catalogue.row(0), "Eve")["all"] == []
     table.decide(said(0, "Ben", "reject", sha, reasons=["sync"]))
-    assert table.list("Eve")["episodes"][0]["shown"] == "enough" and verdict(folder) == "rejected"
+    assert table.listing("Eve")["episodes"][0]["shown"] == "enough" and verdict(folder) == "rejected"
     with pytest.raises(InputError, match="not disputed"):
         table.decide(said(0, "Eve", "accept", sha, settles=True))
 
@@ -290,7 +293,7 @@ def test_what_is_no_decision(tmp_path: Path, body: dict[str, Any], says: str) ->
 def test_one_reviewer_only(tmp_path: Path) -> None:
     folder = episode_folder(tmp_path)
     table = desk(tmp_path, "Ann")
-    assert table.who("") == "Ann" and table.who("ANN") == "ANN" and table.list("Ann")["reviewer"] == "Ann"
+    assert table.who("") == "Ann" and table.who("ANN") == "ANN" and table.listing("Ann")["reviewer"] == "Ann"
     with pytest.raises(InputError, match="opened for Ann"):
         table.decide(said(0, "Ben", "accept", manifest_sha256(folder)))
 
@@ -301,13 +304,13 @@ def test_the_list_reads_no_episode_and_keeps_its_numbers(tmp_path: Path) -> None
     for folder in folders:
         (folder / "episode.yaml").write_text("{ not YAML")  # the list does not care
     table = desk(tmp_path)
-    rows = table.list("Ann")["episodes"]
+    rows = table.listing("Ann")["episodes"]
     assert [row["id"] for row in rows] == ["ep0001", "ep0002", "ep0003", "ep0004"]
     assert rows[2]["shown"] == "interrupted" and rows[0]["shown"] == "open"
     assert table.about([0])["0"]["request"] is None
     episode_folder(tmp_path, "ep0000")
     shutil.rmtree(folders[2])
-    rows = table.list("Ann")["episodes"]
+    rows = table.listing("Ann")["episodes"]
     assert [(row["n"], row["id"]) for row in rows] == [
         (0, "ep0001"),
         (2, "ep0003"),
@@ -318,9 +321,9 @@ def test_the_list_reads_no_episode_and_keeps_its_numbers(tmp_path: Path) -> None
         table.view(1)
     add(folders[0], "Ann", "accept")
     write_manifest(folders[0])
-    assert "Ann" in table.list("Ben")["episodes"][2]["changed"]
+    assert "Ann" in table.listing("Ben")["episodes"][2]["changed"]
     (tmp_path / "s1" / "reviews.jsonl").open("a").write("[]\n")
-    assert "line 2" in table.list("Ann")["problems"][0]
+    assert "line 2" in table.listing("Ann")["problems"][0]
     (tmp_path / "nothing").mkdir()
     with pytest.raises(InputError, match="no episode below"):
         Catalogue([tmp_path / "nothing"])
