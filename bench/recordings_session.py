@@ -272,6 +272,8 @@ class Found:
     other_sound: list[str] = field(default_factory=list)
     kept_s: float = 0.0
     all_s: float = 0.0
+    speech_off_s: list[float] = field(default_factory=list)  # of kept takes: begin and end against the truth
+    sound_off_deg: list[float] = field(default_factory=list)  # the device's sound against its place
 
 
 def examine(plan: Plan, data: Path, only: list[str]) -> Found:
@@ -284,6 +286,12 @@ def examine(plan: Plan, data: Path, only: list[str]) -> Found:
     kept = kept_takes(folder)
     found.kept = sum(name in kept for name in only)
     takes: dict[str, list[int]] = {}
+    checks = {
+        (line["episode"], check["name"]): check
+        for line in read_journal(folder).lines
+        if line["step"] == "checks"
+        for check in line["checks"]
+    }
     for path in sorted(path for path in folder.iterdir() if path.is_dir()):
         name, _, take = path.name.rpartition("-t")
         takes.setdefault(name, []).append(int(take))
@@ -296,6 +304,13 @@ def examine(plan: Plan, data: Path, only: list[str]) -> Found:
         item, number = items[name], lot[name]
         if kept.get(name) == path:
             found.kept_s += episode.duration_s
+            speech, device = (checks.get((path.name, one), {}) for one in ("speech", "sound of the device"))
+            active = next(one["active_s"] for one in episode.truth()["sources"] if one["kind"] == "talker")
+            if "begin_s" in speech:
+                off = (speech["begin_s"] - active[0][0], speech["end_s"] - active[-1][1])
+                found.speech_off_s.append(max(map(abs, off)))
+            if "away_deg" in device:
+                found.sound_off_deg.append(device["away_deg"])
         profile = episode.profile
         same = all(getattr(profile, one) == getattr(item, one) for one in FIELDS)
         if not same or (profile.plan_item, profile.take) != (name, int(take)):
@@ -381,6 +396,9 @@ def run(short: bool) -> None:
     figure("session episodes with another item's pictures", len(found.other_picture), "episodes", "==", 0)
     figure("session episodes with another item's sound", len(found.other_sound), "episodes", "==", 0)
     figure("session pictures whose number was read", found.pictures_read, "pictures", ">=", 50 * len(only))
+    off_s, off_deg = (np.percentile(one or [np.nan], 95) for one in (found.speech_off_s, found.sound_off_deg))
+    figure("session begin and end of speech against the truth, 95 % of kept takes", off_s, "s", "<", 0.3)
+    figure("session sound of the device against its place, 95 % of kept takes", off_deg, "deg", "<", 20)
     figure("session speed, kept sound per time with all restarts", found.kept_s / done.seconds, "x", ">", 1.0)
     note(
         f"{found.kept_s:.0f} s of kept sound ({found.all_s:.0f} s in all takes) in {done.seconds:.0f} s with"

@@ -59,7 +59,7 @@ def voice_named(name: str | None, number: int = 0) -> Voice:
     return VOICES[name]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)  # about a megabyte each; a session speaks hundreds of sentences
 def speak(text: str, voice: Voice) -> NDArray[np.float64]:
     """The sentence at 48 kHz, (frames,) float64, RMS 1 over its active part; not to be written to.
 

@@ -29,13 +29,21 @@ AFTER_S = 0.3  # from the last word to the end
 QUIETEST_SPEECH_DBFS = -50.0  # RMS in W
 LEAST_SNR_DB = 10.0  # of the speech over what is heard before it
 HEADROOM_DBFS = -1.0
-FROM_PLACE_DEG = 30.0  # speech from further away than this from the speaker's place is not theirs
+FROM_PLACE_DEG = 30.0  # what comes from further away than this from the speaker's place is not theirs
+FROM_PLACE_SHARE = 0.4  # of the loud rows of speech that come from there at least
 SOUND_WITHIN_DEG = 20.0  # the device's sound from its position
 CONFIDENT = 0.2  # of a clip's direction
 SYNC_MS = 40.0  # sound against picture: just below what is seen (ITU-R BT.1359: 45 ms early, 125 late)
 COVER_S = 0.5  # pictures may begin later or end earlier than the sound
 ROW_S = 0.1  # of the timeline's directions
+# Codes of dsp.check for channels that are broken, whatever is heard.
+OF_CHANNELS = frozenset(
+    {"empty", "nonfinite", "clipped", "dead", "truncated", "dropout", "duplicated", "remixed"}
+)
 PAUSE_S = 0.8  # within a request
+CORE_DB = 15.0  # below the loudest rows: surely words, where a device is not nearly as loud
+RANGE_DB = 25.0  # from loud words to the ends of soft ones
+OVER_DB = 4.0  # over the loudest of what was heard before
 SLATE_S = 1.3  # the virtual room's slate is over by then
 
 
@@ -121,52 +129,53 @@ class _Take:
         return self._speech
 
     def _find_speech(self) -> Speech | None:
-        """Rows of 100 ms in which something rises over the steady sound, comes from the speaker's place, and
-        is louder than what was there before; the longest stretch without a long pause."""
+        """Rows of 100 ms in which something rises over the steady sound: the loud ones in one stretch without
+        a long pause, much of which comes from the speaker's place (echoes and devices draw single rows away),
+        and around them what is louder than before."""
         from dsp import ActivityDetector
 
-        rows = len(self.doa)
-        w = np.ascontiguousarray(self.sound[:, 0])
-        hops = ActivityDetector(24000).push(w)
-        if not rows or not hops:
-            return None
+        level = self.doa.level_dbfs
+        rows = len(level)
         lively = np.zeros(rows)
-        for hop in hops:
+        for hop in ActivityDetector(24000).push(np.ascontiguousarray(self.sound[:, 0])):
             row = int(hop.t_s / ROW_S)
             if row < rows and hop.active:
                 lively[row] += 1
-        level = self.doa.level_dbfs
-        near = np.ones(rows, bool)
+        heard = (lively >= 3) & np.isfinite(level)
+        near = heard.copy()
         towards = self.speaker_at
         if towards is not None:
             azimuth, elevation = self.doa.azimuth_deg, self.doa.elevation_deg
             come = unit_from_direction(np.nan_to_num(azimuth), np.nan_to_num(elevation))
-            near = (come @ towards >= np.cos(np.radians(FROM_PLACE_DEG))) & np.isfinite(azimuth)
-        candidate = (lively >= 3) & near & np.isfinite(level)
-        if not candidate.any():
+            near &= (come @ towards >= np.cos(np.radians(FROM_PLACE_DEG))) & np.isfinite(azimuth)
+        if not near.any():
             return None
-        loud = float(np.percentile(level[candidate], 90))
-        spoken = candidate & (level > loud - 25.0)
-        stretch = _longest(np.flatnonzero(spoken), round(PAUSE_S / ROW_S))
-        first, last = int(stretch[0]), int(stretch[-1])
-        before = level[round(SLATE_S / ROW_S) : max(first - 2, 0)]
+        loud = float(np.percentile(level[near], 90))
+        pause = round(PAUSE_S / ROW_S)
+        parts = [
+            part
+            for part in _parts(np.flatnonzero(heard & (level > loud - CORE_DB)), pause)
+            if len(part) >= 3 and near[part].mean() >= FROM_PLACE_SHARE
+        ]
+        if not parts:
+            return None
+        core = max(parts, key=lambda part: int(near[part].sum()))
+        before = level[round(SLATE_S / ROW_S) : max(int(core[0]) - 3, 0)]
         before = before[np.isfinite(before)]
-        floor = float(np.median(before)) if len(before) >= 5 else None
-        if floor is not None:  # the tail in the room and the device's own swell are no words
-            over = stretch[level[stretch] > floor + 6.0]
-            if not len(over):
-                return None
-            first, last = int(over[0]), int(over[-1])
-        if len(stretch) < 3:
-            return None
+        least, floor = loud - RANGE_DB, None
+        if len(before) >= 5:
+            floor = float(np.median(before))
+            least = max(least, float(np.percentile(before, 95)) + OVER_DB)
+        around = np.union1d(core, np.flatnonzero(heard & (level > least)))
+        stretch = max(_parts(around, pause), key=lambda part: len(np.intersect1d(part, core)))
+        first, last = int(stretch[0]), int(stretch[-1])
         mean = float(10 * np.log10(np.mean(10 ** (level[first : last + 1] / 10))))
         return Speech(first * ROW_S, (last + 1) * ROW_S, mean, floor)
 
 
-def _longest(rows: NDArray[np.intp], pause: int) -> NDArray[np.intp]:
-    """Of row numbers: the part with the most rows in which none is more than `pause` after the one before."""
-    parts = np.split(rows, np.flatnonzero(np.diff(rows) > pause) + 1)
-    return max(parts, key=len)
+def _parts(rows: NDArray[np.intp], pause: int) -> list[NDArray[np.intp]]:
+    """Row numbers in parts in which none is more than `pause` after the one before."""
+    return np.split(rows, np.flatnonzero(np.diff(rows) > pause) + 1)
 
 
 def _whole(take: _Take) -> Check:
@@ -197,8 +206,10 @@ def _level(take: _Take) -> Check:
         return Check("level", "bad", f"clipped: {counted(sum(clipped), 'sample')}; turn the gain down", data)
     findings = (take.episode.checks.get("sound") or {}).get("findings", ())
     faults = [f for f in findings if f.get("severity") == "fault"]
-    if faults:
-        return Check("level", "bad", str(faults[0]["message"]), data)
+    if any(fault["code"] in OF_CHANNELS for fault in faults):
+        return Check("level", "bad", next(f["message"] for f in faults if f["code"] in OF_CHANNELS), data)
+    if faults:  # about the field: a few seconds of one sound may mislead it
+        return Check("level", "warning", str(faults[0]["message"]), data)
     if peak > HEADROOM_DBFS:
         return Check("level", "warning", f"peak {peak:.1f} dBFS: hardly any headroom", data)
     speech = take.speech
