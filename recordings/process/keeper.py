@@ -127,10 +127,10 @@ def main() -> int:
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
     poll.register(woken, select.POLLIN)
-    end = math.inf
+    last = math.inf
     while True:
         waits = [_LOOK_S] if limit else []
-        waits += [max(0.0, end - time.monotonic())] if end < math.inf else []
+        waits += [max(0.0, last - time.monotonic())] if last < math.inf else []
         events = dict(poll.poll(min(waits) * 1000 if waits else None))
         if woken in events:
             os.read(woken, 4096)
@@ -140,8 +140,8 @@ def main() -> int:
             code = LET_GO if code is None and said else code
             if not said:  # by its own end: it could not say anything
                 poll.unregister(0)
-                end = time.monotonic() + grace_s
-        if code is None and time.monotonic() >= end:
+                last = time.monotonic() + grace_s
+        if code is None and time.monotonic() >= last:
             code = LET_GO
         if code is None and limit and _memory_bytes(_below(os.getpid())) > limit:
             code = OVER_MEMORY

@@ -13,6 +13,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,10 @@ class RayPool:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
-            import ray
-            import ray.data
+            self._ray: Any = import_module("ray")
+            self._data: Any = import_module("ray.data")
         except ImportError as error:
             raise MissingDependency(f"--on ray needs `pip install 'hearth-home[batch]'` ({error})") from None
-        self._ray: Any = ray
         self._workers = workers
         self._surroundings = Surroundings()
         self._arguments = {
@@ -80,7 +80,7 @@ class RayPool:
             "_temp_dir": self._scratch.name if self._scratch else None,
         }
         try:
-            ray.init(address=address, runtime_env=environment, **quiet, **({} if address else here))
+            self._ray.init(address=address, runtime_env=environment, **quiet, **({} if address else here))
         except Exception as error:
             raise RayError(f"--on ray: {address or 'a local cluster'}: {error}") from None
 
@@ -92,7 +92,7 @@ class RayPool:
 
     def run(self, places: Sequence[Place]) -> Iterator[Outcome]:
         """Outcomes as they come. Raises RayError, and WorkerError's message when no worker can be started."""
-        data = self._ray.data
+        data = self._data
         context = data.DataContext.get_current()
         context.enable_progress_bars = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)

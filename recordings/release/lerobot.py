@@ -15,10 +15,12 @@ none. A task is a request. Without pictures (`--no-video`) a row is a window of 
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +78,7 @@ def export(
     """See recordings.release.options.Exporter. Raises InputError without the extra `export`, and for episodes
     that are no one LeRobot dataset: some without pictures, or pictures of different sizes."""
     try:
-        import pyarrow  # noqa: F401
+        import_module("pyarrow")
     except ImportError as error:
         raise InputError(f"--to lerobot needs `pip install 'hearth-home[export]'` ({error})") from None
     report = ExportReport()
@@ -307,8 +309,7 @@ def _wide(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _write_data(out: Path, tables: _Tables) -> None:
-    import pyarrow as pa
-
+    pa: Any = import_module("pyarrow")
     files: dict[tuple[int, int], list[Columns]] = {}
     for row, columns in zip(tables.episodes, tables.rows, strict=True):
         files.setdefault((row["data/chunk_index"], row["data/file_index"]), []).append(columns)
@@ -324,10 +325,7 @@ def _write_data(out: Path, tables: _Tables) -> None:
 def _write_meta(
     out: Path, items: Sequence[ReleaseItem], fps: int, features: dict[str, Any], tables: _Tables
 ) -> None:
-    import json
-
-    import pyarrow as pa
-
+    pa: Any = import_module("pyarrow")
     _write_table(out / "meta/episodes/chunk-000/file-000.parquet", pa.Table.from_pylist(tables.episodes))
     # As pandas writes a table with an index: that is how the loader finds a task's name.
     index = "__index_level_0__"
@@ -386,7 +384,6 @@ def _split_ranges(items: Sequence[ReleaseItem]) -> dict[str, str]:
 
 
 def _write_table(path: Path, table: Any) -> None:
-    import pyarrow.parquet as pq
-
+    pq: Any = import_module("pyarrow.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, compression="snappy")
