@@ -185,10 +185,13 @@ _OPTIONS = {"target_device": "target", "consent.recording": "consent"}  # option
 
 def check_fields(fields: dict[str, Any]) -> None:
     """Raise InputError when a value of a profile's fields is not allowed: it names the field as the option of
-    `hearth record`, the value and what is allowed. `fields` may be any of Profile's."""
-    needed = {"id": "x", "session": "x", "created_utc": "", "origin": "recorded"}
+    `hearth record`, the value and what is allowed; or when they contradict each other (`profile_problems`).
+    `fields` may be any of Profile's."""
+    from recordings.combinations import profile_problems
+
+    needed = {"id": "x", "session": "x", "created_utc": "1970-01-01T00:00:00Z", "origin": "recorded"}
     try:
-        msgspec.convert({**needed, **msgspec.to_builtins(fields)}, Profile)
+        profile = msgspec.convert({**needed, **msgspec.to_builtins(fields)}, Profile)
     except msgspec.ValidationError as error:
         text = str(error)
         name = text.rpartition("`$.")[2].rstrip("`")
@@ -207,6 +210,8 @@ def check_fields(fields: dict[str, Any]) -> None:
             raise InputError(f"the episode's profile: {text}") from None
         option = _OPTIONS.get(name, name).replace("_", "-")
         raise InputError(f"--{option} is one of {', '.join(allowed)}, not {value!r}") from None
+    for problem in profile_problems(profile):
+        raise InputError(f"the episode's profile contradicts itself: {problem}")
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:

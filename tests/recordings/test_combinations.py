@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dsp.errors import InputError
 from recordings.combinations import COMBINATIONS, profile_problems
 from recordings.plan.model import PlanItem
 from recordings.profile import (
@@ -24,6 +25,7 @@ from recordings.profile import (
     Staging,
     Step,
     When,
+    check_fields,
 )
 
 ON, LEVEL, CYCLE = "1.OnOff.OnOff", "1.LevelControl.CurrentLevel", "1.OperationalState.OperationalState"
@@ -350,6 +352,17 @@ def test_a_running_appliance_may_change_by_itself() -> None:
     still = Assert(device_id="washer", attribute=CYCLE, value=1)
     later = Goal(kind="state", steps=(Step(when=When(at_min=30), asserts=(still,)),))
     assert codes(profile(query="Q3", goal=later, target_device="washer")) == set()
+
+
+def test_a_take_is_not_recorded_with_fields_that_contradict_each_other() -> None:
+    check_fields({"grounding": "G1", "query": "Q2", "request": "Turn that on"})
+    for fields, words in (
+        ({"grounding": "G1", "query": "Q4"}, "Q4"),
+        ({"feasibility": "nonexistent_resource", "target_device": "lamp"}, "has no target"),
+        ({"request": " "}, "request is empty"),
+    ):
+        with pytest.raises(InputError, match=words):
+            check_fields(fields)
 
 
 def test_an_item_of_a_plan_is_held_to_the_same_rules() -> None:
