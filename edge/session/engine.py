@@ -111,7 +111,7 @@ class Session:
     operator: who decides; default: a person, through `do`. consent: opens the book that is asked for every
     real person, anew each time; None: nobody is asked. countdown_s: 0 for none. longest_s: of a take of a
     real rig. report: make each episode's page. loudspeaker: plays the device that is to be heard, on a real
-    rig. Raises InputError when another session has the folder, StorageError.
+    rig. Raises InputError when another session or another plan has the folder, StorageError.
     """
 
     def __init__(
@@ -138,6 +138,13 @@ class Session:
         self.order = _ordered(plan, only)
         self._hash = {item.id: item_hash(item) for item in plan.items}
         self._writer = JournalWriter(self.folder)
+        before = self._writer.journal.plan
+        if before not in (None, plan.name):
+            self._writer.close()
+            raise InputError(
+                f"{self.folder}: holds takes of the plan {before!r}, not of {plan.name!r}; give another"
+                " --session"
+            )
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._state: dict[str, Any] = {}

@@ -129,8 +129,12 @@ def test_a_kept_take_whose_folder_is_gone_is_open_again_under_a_new_number(tmp_p
     assert next_take(folder, read_journal(folder), "ep0001") == 2
 
 
-def test_one_session_at_a_time(tmp_path: Path):
-    with JournalWriter(tmp_path / "day"), pytest.raises(InputError, match="another `hearth session`"):
+def test_one_session_and_one_plan_at_a_time(tmp_path: Path):
+    with JournalWriter(tmp_path / "day") as writer:
+        with pytest.raises(InputError, match="another `hearth session`"):
+            session(PLAN, tmp_path)
+        writer.add("opened", plan="large", plan_sha256=None, items=1)
+    with pytest.raises(InputError, match="of the plan 'large', not of 'small'"):
         session(PLAN, tmp_path)
 
 
