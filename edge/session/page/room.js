@@ -61,7 +61,7 @@ export function drawRoom(svg, item) {
     const group = make(svg, "g", { class: person.speaks ? "person speaks" : "person" });
     const target = item.devices.find((device) => device.name === person.points_at);
     if (target?.position_m) make(group, "path", { class: "points", d: `M${place}L${at(target.position_m)}` });
-    make(group, "path", { d: `M${place}l${dx * 34} ${dy * 34}` });
+    make(group, "path", { d: `M${place}l${dx * 44} ${dy * 44}` });
     make(group, "circle", { cx: place[0], cy: place[1], r: 15 });
     make(group, "text", { x: place[0], y: place[1] + 40, "text-anchor": "middle" }, person.name);
   }
