@@ -23,6 +23,8 @@ from recordings.writer import new_episode_id
 if TYPE_CHECKING:
     from capture.sources import OpenedRig
 
+_REQUEST = ("request", "grounding", "query", "feasibility", "target_device", "goal")  # what it asks for
+
 
 def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Profile:
     """The profile of a new take: id from the time and the request, the rig, what the devices really are.
@@ -35,7 +37,8 @@ def new_profile(rig: Rig, opened: OpenedRig, session: str, **fields: Any) -> Pro
     given = {key: value for key, value in fields.items() if value is not None}
     if opened.scene is not None:
         scene = opened.scene.episode_fields()
-        if "request" in given:  # another request: the scene's target and goal would be a wrong truth for it
+        if any(key in given and given[key] != scene.get(key) for key in _REQUEST):
+            # Another request: the scene's target and goal would be a wrong truth for it.
             scene = {key: scene[key] for key in ("home", "speaker") if key in scene}
         given = {**scene, **given}
         given.setdefault("consent", Consent(recording="not_needed", sharing="not_needed"))

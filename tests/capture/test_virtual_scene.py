@@ -11,12 +11,15 @@ import pytest
 
 import dsp
 from capture.rig import Rig, load_rig
+from capture.sources import open_rig
+from capture.take import new_profile
 from capture.virtual import build_scene
 from capture.virtual.home_state import ON_OFF, loudness
 from capture.virtual.mixing import convolve, convolve_loop
 from capture.virtual.requests import APART_DEG, SOUND_WORDS, SPACE_WORDS, plan_request
 from capture.virtual.scene import DEVICE_ONSET_S, VirtualScene
 from dsp.errors import InputError
+from recordings.combinations import profile_problems
 from recordings.profile import Profile
 
 FS = 48000
@@ -158,6 +161,20 @@ def test_a_device_that_was_silent_can_be_switched_on():
     azimuth, elevation = direction_of(sound[FS // 2 :])
     assert dsp.angular_error_deg(azimuth, elevation, *scene.truth.source(target).direction(9.0)[:2]) < 0.1
     assert scene.truth.source(target).active(9.0) == [(8.0, 9.0)]
+
+
+def test_a_take_of_another_request_has_not_the_truth_of_the_scene():
+    rig = rig_with(FEW, seed=0, rt60_s=0.0)
+    with open_rig(rig) as opened:
+        scene = opened.scene.episode_fields()
+        same = new_profile(
+            rig, opened, "s", grounding=scene["grounding"], target_device=scene["target_device"]
+        )
+        assert same.goal == scene["goal"] and same.request == scene["request"]
+        other = next(d.id for d in rig.room.devices if d.id != scene["target_device"])
+        for fields in ({"target_device": other}, {"query": "Q1"}, {"request": "Make it warmer"}):
+            made = new_profile(rig, opened, "s", **fields)
+            assert made.goal is None and made.home == scene["home"] and profile_problems(made) == [], fields
 
 
 @pytest.mark.parametrize("seed", [0, 1])
