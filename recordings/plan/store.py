@@ -131,6 +131,10 @@ def _items(plan: _StoredPlan, where: str) -> Iterator[PlanItem]:
         if item.id in seen:
             raise InputError(f"{place}: this id stands there twice; ids must be unique")
         seen.add(item.id)
+        if item.staging.room not in rooms:
+            raise InputError(
+                f"{place}: staging.room {item.staging.room!r} is none of the plan's rooms: {', '.join(rooms)}"
+            )
         states = item.home.states
         if unknown := [device for device in states if device not in devices]:
             raise InputError(
