@@ -412,7 +412,7 @@ def test_the_file_gives_back_the_plan(plan: Plan, text: str, tmp_path: Path):
         ("request:", "requst:", "item ep0001: .*requst"),
         ("hearth_plan: 1", "hearth_plan: 2", "hearth_plan: 1"),
         ("id: ep0002", "id: ep0001", "item ep0001: this id stands there twice"),
-        ("staging:\n    room: ", "staging:\n    room: attic_", "item ep0001: staging.room 'attic_living_room'"),
+        ("staging:\n    room: ", "staging:\n    room: attic_", "ep0001: staging.room 'attic_living_room'"),
         ("speaks: true", "speaks: loud", "item ep0001: Expected `bool`"),
         ("items:", "items: 3\nmore:", "Expected `array`|unknown field"),
         ("  speaker: ", "  speaker: x\n  speaker: ", "the key `speaker` stands twice"),
