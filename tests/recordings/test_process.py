@@ -20,6 +20,7 @@ import pytest
 from bench.made_episodes import record_one, vary
 from dsp.errors import InputError
 from recordings import Episode, StorageError
+from recordings.consent.withdraw import withdraw
 from recordings.manifest import write_manifest
 from recordings.process import Limits, Summary, find_step, process
 from recordings.process.lock import EpisodeLock
@@ -266,7 +267,8 @@ def test_commands_and_our_own_steps(one: Path, tmp_path: Path):
 def test_export_and_evaluate_as_steps(one: Path, tmp_path: Path):
     data = tmp_path / "data"
     known = {"target_device": "fan_1", "grounding": "G0", "query": "Q2", "feasibility": "feasible"}
-    episodes = [vary(one, data / "day", name, **known) for name in ("e1", "e2")]
+    said = {"e1": "p1", "e2": "p2"}
+    episodes = [vary(one, data / "day", name, speaker=person, **known) for name, person in said.items()]
     step = find_step("export", {"to": "webdataset", "unreviewed": "true"})
     assert process(step, episodes, tmp_path / "out", workers=1).done == 2
     with tarfile.open(tmp_path / "out" / "day" / "e2" / "hearth-release-000000.tar") as tar:
@@ -286,6 +288,12 @@ def test_export_and_evaluate_as_steps(one: Path, tmp_path: Path):
     changed = find_step("evaluate", {"answers": str(answers)})
     place = Place(episodes[0], tmp_path)
     assert place.key(changed) != place.key(scored), "another file of answers is another step"
+
+    assert withdraw(data, "p1", also=[tmp_path / "out", tmp_path / "scores"]).done
+    for folder in ("out", "scores"):
+        left = [path for path in (tmp_path / folder).rglob("*") if path.is_file()]
+        assert not [path for path in left if path.parent.name == "e1" or b"day/e1" in path.read_bytes()]
+    assert '"day/e2"' in (tmp_path / "scores" / "results.jsonl").read_text()
 
 
 def test_no_room_ends_the_run_and_nobody_is_blamed(one: Path, tmp_path: Path, log: Path):
