@@ -1,14 +1,15 @@
-"""Releases that the Hugging Face `datasets` library loads as AudioFolder, the pictures as a further column.
+"""Releases that the Hugging Face `datasets` library loads as AudioFolder, and their pictures as VideoFolder.
 
     data/<split>/<id>.wav           24 kHz, 4 channels: W, Y, Z, X; SN3D
-    data/<split>/<id>.mp4           pictures of the main camera
-    data/<split>/metadata.jsonl     one line per episode: file_name, video_file_name (video_path where some
-                                    have no pictures), id, request, grounding ...
+    data/<split>/metadata.jsonl     one line per episode: file_name, id, request, grounding ...
+    video/<split>/<id>.mp4          pictures of the main camera
+    video/<split>/metadata.jsonl    the same lines, with the file_name of the pictures
     sidecar/<id>.json               the whole profile, geometry, and the true times
 
-`file_name` is what AudioFolder goes by. The library guesses the type of each column in each split and refuses
-splits that differ, so the metadata holds text and integers that are never null ("" is: none, or not known),
-and what is nested as JSON text: `profile_json`, `frame_times_ns_json`.
+`file_name` is what both go by; a second one in a line would be taken for sound by AudioFolder, so sound and
+pictures have a folder each. The library guesses the type of each column in each split and refuses splits that
+differ: the metadata holds text and integers that are never null ("" is: none, or not known), and as JSON text
+what is nested: `profile_json`, `frame_times_ns_json`.
 """
 
 from __future__ import annotations
@@ -34,33 +35,27 @@ def export(
     """See recordings.release.options.Exporter."""
     report = ExportReport()
     tables: dict[str, list[dict[str, Any]]] = {}
-    # The library takes a null in no `*_file_name` column: with pictures of some only it is a plain one.
-    everywhere = all("" in item.cameras for item in items)
-    anywhere = any("" in item.cameras for item in items)
     for item in items:
-        folder = f"data/{_HF_SPLITS[item.split]}"
-        sound = item.write_sound(out / folder / f"{item.id}.wav")
-        report.holds.append(Holds(f"{folder}/{item.id}.wav", item.id, of=(RELEASE,), sha256=sound.sha256))
+        split = _HF_SPLITS[item.split]
+        name = f"data/{split}/{item.id}.wav"
+        sound = item.write_sound(out / name)
+        report.holds.append(Holds(name, item.id, of=(RELEASE,), sha256=sound.sha256))
         if sound.clipped:
             report.clipped[item.id] = sound.clipped
-        video = ""
-        if "" in item.cameras:
-            made = item.write_video(out / folder / f"{item.id}.mp4")
-            video = f"{item.id}.mp4"
-            report.holds.append(Holds(f"{folder}/{video}", item.id, of=(video_name(),), sha256=made.sha256))
         told = item.description()
+        row = _row(item, told, sound.frames)
+        tables.setdefault(f"data/{split}", []).append({"file_name": f"{item.id}.wav", **row})
+        if "" in item.cameras:
+            name = f"video/{split}/{item.id}.mp4"
+            video = item.write_video(out / name)
+            report.holds.append(Holds(name, item.id, of=(video_name(),), sha256=video.sha256))
+            tables.setdefault(f"video/{split}", []).append({"file_name": f"{item.id}.mp4", **row})
         write_json(out / "sidecar" / f"{item.id}.json", told)
         report.holds.append(Holds(f"sidecar/{item.id}.json", item.id, of=("episode.yaml", TIMELINE)))
-        row = _row(item, told, sound.frames)
-        if anywhere:
-            row["video_file_name" if everywhere else "video_path"] = video
-        tables.setdefault(folder, []).append(row)
         advance(1)
     for folder, rows in tables.items():
         write_jsonl(out / folder / "metadata.jsonl", rows)
         report.holds += [Holds(f"{folder}/metadata.jsonl", row["id"], of=("episode.yaml",)) for row in rows]
-    column = "video_file_name" if everywhere else "video_path"
-    report.facts = {"video_column": column if anywhere else None}
     return report
 
 
@@ -79,7 +74,6 @@ def _row(item: ReleaseItem, told: dict[str, Any], frames: int) -> dict[str, Any]
         "origin",
     )
     return {
-        "file_name": f"{item.id}.wav",
         "id": item.id,
         "session": told["session"],
         "room": item.room or "",
@@ -116,7 +110,8 @@ def readme(items: Sequence[ReleaseItem], report: ExportReport) -> str:
         'data = data.cast_column("audio", Audio(sampling_rate=24000, mono=False))  # datasets before 4\n'
         "```\n\n"
         "All four channels (W, Y, Z, X) are in each file. `datasets` before version 4 mixes them down to\n"
-        "one unless `Audio(mono=False)` is given; from version 4 on it takes no `mono` and keeps them.\n"
+        "one unless `Audio(mono=False)` is given; from version 4 on it takes no `mono` and keeps them. The\n"
+        'pictures: `load_dataset("videofolder", data_dir="video", drop_labels=True)`; `id` joins the two.\n'
         "`sidecar/` has each episode's whole profile, geometry and true times. On one clock, in ns:\n"
         "`sound_start_ns` is the time of the first frame of sound, `frame_times_ns_json` those of the\n"
         "pictures. An empty text means: none, or not known.\n"

@@ -45,13 +45,13 @@ def export(
         plain=["dataset_description.json", "participants.json", "scans.json", ".bidsignore"]
     )
     subjects = labels({item.participant or "unknown" for item in items})
-    sessions = labels({item.episode.profile.session for item in items})
+    sessions = labels({item.recorded.session for item in items})
     episodes = labels({item.id for item in items})
     scans: dict[str, list[list[Any]]] = {}
     of_scans: dict[str, list[str]] = {}
     for item in items:
         sub = f"sub-{subjects[item.participant or 'unknown']}"
-        ses = f"ses-{sessions[item.episode.profile.session]}"
+        ses = f"ses-{sessions[item.recorded.session]}"
         base = f"{sub}/{ses}/beh/{sub}_{ses}_task-{_TASK}_acq-{episodes[item.id]}"
         rows = _write_item(item, out, base, report)
         name = f"{sub}/{ses}/{sub}_{ses}_scans.tsv"

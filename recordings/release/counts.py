@@ -21,7 +21,7 @@ def combinations(items: Sequence[ReleaseItem]) -> list[dict[str, Any]]:
     the feasible), infeasible, and its three kinds; "unknown" where the profile does not say."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for item in items:
-        profile = item.episode.profile
+        profile = item.recorded
         row = found.setdefault((profile.grounding or _UNKNOWN, profile.query or _UNKNOWN), Counter())
         kind = profile.feasibility or _UNKNOWN
         row["infeasible" if kind in _INFEASIBLE else kind] += 1
@@ -50,7 +50,7 @@ def numbers(items: Sequence[ReleaseItem]) -> dict[str, Any]:
         "participants": len({item.participant for item in items} - {None}),
         "rooms": len({item.room for item in items} - {None}),
         "splits": sizes_of({item.id: item.split for item in items}),
-        "origins": dict(sorted(Counter(item.episode.profile.origin for item in items).items())),
+        "origins": dict(sorted(Counter(item.recorded.origin for item in items).items())),
         "combinations": combinations(items),
     }
 

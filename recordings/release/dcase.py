@@ -55,7 +55,7 @@ def export(
         told = {**item.description(), "events_from": origin}
         write_json(out / "times_dev" / f"{name}.json", told)
         report.holds.append(Holds(f"times_dev/{name}.json", item.id, of=("episode.yaml", TIMELINE)))
-        profile = item.episode.profile
+        profile = item.recorded
         kind = (profile.grounding, profile.query, profile.feasibility)
         rows.append([f"{name}.wav", item.id, item.split, item.room, *kind, origin, len(events)])
         advance(1)

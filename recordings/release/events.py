@@ -60,7 +60,7 @@ def sound_events(item: ReleaseItem) -> tuple[Origin, list[SoundEvent]]:
 
 def _true_events(item: ReleaseItem, truth: Mapping[str, Any]) -> Iterator[SoundEvent]:
     episode = item.episode
-    devices = () if episode.profile.home is None else episode.profile.home.devices
+    devices = () if item.recorded.home is None else item.recorded.home.devices
     types = {device.id: device.type for device in devices}
     late_s = float(truth.get("av_offset_ms") or 0.0) * 1e-3  # sound is delivered so much later
     begin_s = np.int64(truth["start_ns"])

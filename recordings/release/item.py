@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,30 +48,41 @@ class ReleaseItem:
     manifest_sha256: str
     media: Media = field(repr=False, compare=False)
 
+    @cached_property
+    def recorded(self) -> Profile:
+        """The profile as it is in the episode; kept, because its YAML is slow to read."""
+        return Episode.open(self.path).profile
+
     @property
     def episode(self) -> Episode:
-        """The episode, opened; only the last few stay in memory."""
-        return _opened(self.path)
+        """The episode. Only the last two that were asked for keep their timeline in memory."""
+        found = _recent.pop(self.path, None)
+        if found is None or found.profile is not self.recorded:
+            found = Episode(self.path, self.recorded)
+        _recent[self.path] = found
+        while len(_recent) > 2:
+            del _recent[next(iter(_recent))]
+        return found
 
     @property
     def profile(self) -> Profile:
         """What a release tells of it: see `released_profile`."""
-        return released_profile(self.episode.profile)
+        return released_profile(self.recorded)
 
     @property
     def participant(self) -> str | None:
         """Who speaks."""
-        return self.episode.profile.speaker
+        return self.recorded.speaker
 
     @property
     def persons(self) -> tuple[str, ...]:
         """Everybody who is heard or seen by plan, sorted."""
-        return persons_of(self.episode.profile)
+        return persons_of(self.recorded)
 
     @property
     def room(self) -> str | None:
         """The room that it was recorded in."""
-        return room_of(self.episode.profile)
+        return room_of(self.recorded)
 
     # -------------------------------------------------------------- times
 
@@ -159,7 +170,7 @@ class ReleaseItem:
         return {
             "hearth_item": 1,
             "id": self.id,
-            "session": self.episode.profile.session,
+            "session": self.recorded.session,
             "split": self.split,
             "participant": self.participant,
             "room": self.room,
@@ -174,9 +185,7 @@ class ReleaseItem:
         yield from (video_name(camera) for camera in self.cameras)
 
 
-@lru_cache(maxsize=2)
-def _opened(path: Path) -> Episode:
-    return Episode.open(path)
+_recent: dict[Path, Episode] = {}  # the oldest first
 
 
 def released_profile(profile: Profile) -> Profile:

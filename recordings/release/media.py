@@ -122,7 +122,7 @@ class Media:
                 target,
                 self.options.sound,
                 item.id,
-                _date(item.episode.profile.created_utc),
+                _date(item.recorded.created_utc),
             )
         finally:
             with suppress(FileNotFoundError):

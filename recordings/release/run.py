@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from recordings.consent.provenance import PROVENANCE, Source, write_provenance
 from recordings.episode import Episode
 from recordings.manifest import read_manifest, refuse_inside_sealed
 from recordings.marker import MANIFEST
+from recordings.profile import Profile
 from recordings.release import counts
 from recordings.release.checksums import CHECKSUMS, check_checksums, release_files, write_checksums
 from recordings.release.formats import FORMATS, exporter
@@ -115,17 +117,19 @@ def export_release(
     _check_out(out, paths, resume, replace)
     with bar("looking through episodes", None) as advance:
         selection = select(paths, need_accepted=need_accepted, advance=advance)
-    chosen, splits, left_out = _placed(selection, split_by, sizes, mixed)
+    profiles = {path: Episode.open(path).profile for path in selection.episodes}
+    chosen, splits, left_out = _placed(selection, profiles, split_by, sizes, mixed)
     if not chosen:
         raise NothingGoesOut(left_out)
-    ids = _ids([Episode.open(path) for path in chosen])
+    ids = _ids({path: profiles[path] for path in chosen})
     manifests = {path: sha256_file(path / MANIFEST) for path in chosen}
     key = _key(format_name, options, split_by, [(ids[p], manifests[p], splits[p]) for p in chosen])
     if out.exists() and resume:
         return _existing(out, key, left_out)
     partial = out.with_name(f"{out.name}.partial")
     with _locked(partial):
-        media = _begin(partial, key, format_name, chosen, options)
+        episodes = [episode_key(profiles[path]) for path in chosen]
+        media = _begin(partial, key, format_name, episodes, options)
         items = [ReleaseItem(ids[path], path, splits[path], manifests[path], media) for path in chosen]
         items.sort(key=lambda item: item.id)
         with bar(f"writing {out.name}", len(items)) as advance:
@@ -163,7 +167,11 @@ def _check_out(out: Path, paths: str | Path | Iterable[str | Path], resume: bool
 
 
 def _placed(
-    selection: Selection, split_by: str | None, sizes: Mapping[str, float], mixed: bool
+    selection: Selection,
+    profiles: Mapping[Path, Profile],
+    split_by: str | None,
+    sizes: Mapping[str, float],
+    mixed: bool,
 ) -> tuple[list[Path], dict[Path, str], tuple[LeftOut, ...]]:
     """(episodes that go out, the split of each, those that do not)."""
     paths = list(selection.episodes)
@@ -171,7 +179,7 @@ def _placed(
         return paths, dict.fromkeys(paths, NO_SPLIT), selection.left_out
     if split_by not in ("participant", "room"):
         raise InputError(f"--split-by {split_by!r}: participant or room")
-    units = [_unit(path, split_by) for path in paths]
+    units = [_unit(path, profiles[path], split_by) for path in paths]
     left: list[str] = []
     if mixed:
         chosen, left = drop_mixed(units, split_by, sizes)
@@ -183,22 +191,21 @@ def _placed(
     return [p for p in paths if str(p) in chosen], {p: chosen.get(str(p), "") for p in paths}, left_out
 
 
-def _unit(path: Path, split_by: str) -> Unit:
-    profile = Episode.open(path).profile
+def _unit(path: Path, profile: Profile, split_by: str) -> Unit:
     room = room_of(profile)
     keys = persons_of(profile) if split_by == "participant" else ((room,) if room else ())
     feasible = "feasible" if profile.feasibility in (None, "feasible") else "infeasible"
     return Unit(str(path), frozenset(keys), f"{profile.grounding} {profile.query} {feasible}")
 
 
-def _ids(episodes: Sequence[Episode]) -> dict[Path, str]:
+def _ids(profiles: Mapping[Path, Profile]) -> dict[Path, str]:
     """An id per episode: its own, with the session's before it where that is needed to tell them apart."""
-    names = [episode.profile.id for episode in episodes]
+    names = Counter(profile.id for profile in profiles.values())
     found = {
-        e.path: e.profile.id if names.count(e.profile.id) == 1 else f"{e.profile.session}-{e.profile.id}"
-        for e in episodes
+        path: profile.id if names[profile.id] == 1 else f"{profile.session}-{profile.id}"
+        for path, profile in profiles.items()
     }
-    twice = sorted(name for name in set(found.values()) if list(found.values()).count(name) > 1)
+    twice = sorted(name for name, number in Counter(found.values()).items() if number > 1)
     if twice:
         raise InputError(
             f"several episodes are called {twice[0]}, in sessions of one name: they would become one another;"
@@ -244,7 +251,7 @@ def _locked(partial: Path) -> Iterator[None]:
 
 
 def _begin(
-    partial: Path, key: str, format_name: str, chosen: Sequence[Path], options: ReleaseOptions
+    partial: Path, key: str, format_name: str, episodes: Sequence[str], options: ReleaseOptions
 ) -> Media:
     """Empty the unfinished release, but for the media that a run of the same key had finished.
 
@@ -262,7 +269,6 @@ def _begin(
     if not goes_on:
         with storage_errors(partial, "clear"):
             (partial / JOURNAL).unlink(missing_ok=True)
-        episodes = [episode_key(Episode.open(path).profile) for path in chosen]
         told = {"hearth_export": 1, "key": key, "format": format_name, "episodes": episodes}
         write_atomic(state, (json.dumps(told) + "\n").encode())
     media = Media(partial, options)
@@ -328,7 +334,7 @@ def _sources(items: Sequence[ReleaseItem], names: Sequence[str], report: ExportR
     """A line for every file (or member of an archive) and item whose content is in it."""
     by_id = {item.id: item for item in items}
     manifests = {item.id: read_manifest(item.path) for item in items}
-    keys = {item.id: episode_key(item.episode.profile) for item in items}
+    keys = {item.id: episode_key(item.recorded) for item in items}
 
     def line(
         output: str, item: ReleaseItem, of: Iterable[str], labels: tuple[str, ...] = (), **more: str | None

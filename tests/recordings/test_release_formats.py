@@ -280,6 +280,22 @@ def test_audiofolder_by_the_datasets_library(data, releases, tmp_path, monkeypat
     assert found == 4
 
 
+def test_videofolder_has_the_pictures(data, releases, tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed: the foreign reader")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = str(releases["audiofolder"] / "video")
+    loaded = datasets.load_dataset("videofolder", data_dir=folder, drop_labels=True, cache_dir=str(tmp_path))
+    found = {}
+    for rows in loaded.values():
+        for row in rows.cast_column("video", datasets.Video(decode=False)):
+            times = json.loads(row["frame_times_ns_json"])
+            assert len(pictures(Path(row["video"]["path"]))[0]) == len(times) == row["pictures"]
+            found[row["id"]] = times
+    assert found == {
+        name: Episode.open(path).frame_times().tolist() for name, path in data[1].items() if name != "e4"
+    }
+
+
 def test_audiofolder_decodes_to_four_channels(releases, data, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed: the foreign reader")
     for needed in ("librosa",) if int(datasets.__version__.split(".")[0]) < 4 else ("torchcodec",):
