@@ -10,8 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -199,32 +199,43 @@ def append(session: Path, review: Review) -> None:
 
     Raises StorageError; then nothing of the line is left.
     """
-    path = session / LOG
-    with _locked(path) as (fd, new):
+    path, line = session / LOG, msgspec.json.encode(review) + b"\n"
+    with storage_errors(path):
+        while not _appended(path, line):
+            pass  # another file took the name meanwhile: a withdrawal writes the log anew
+
+
+def _appended(path: Path, line: bytes) -> bool:
+    """Add the line while no other process adds; whether it is in the file that has the name now."""
+    new = not path.exists()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if not _is_at(fd, path):
+            return False
         place = os.fstat(fd).st_size
         torn = place > 0 and os.pread(fd, 1, place - 1) != b"\n"
         try:
-            write_all(fd, (b"\n" if torn else b"") + msgspec.json.encode(review) + b"\n")
+            write_all(fd, (b"\n" if torn else b"") + line)
             os.fsync(fd)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(fd, place)
             raise
         if new:
-            fsync_folder(session)
+            fsync_folder(path.parent)
+        return _is_at(fd, path)
+    finally:
+        os.close(fd)  # which ends the lock
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[tuple[int, bool]]:
-    """The file, open for adding, while no other process adds; and whether it was made just now."""
-    with storage_errors(path):
-        new = not path.exists()
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield fd, new
-        finally:
-            os.close(fd)  # which ends the lock
+def _is_at(fd: int, path: Path) -> bool:
+    found = os.fstat(fd)
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
 
 
 def read_reviews(session: Path) -> ReviewFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -24,4 +25,5 @@ def serve(desk: Desk, listening: Listening, ready: Callable[[], None] | None = N
     )
     if ready is not None:
         ready()  # the socket listens already: a browser that is quicker than the server waits in its queue
-    uvicorn.Server(config).run(sockets=[listening.socket])
+    with suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended in order
+        uvicorn.Server(config).run(sockets=[listening.socket])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -103,8 +104,8 @@ def serving(data: Path, *options: str) -> Iterator[str]:
         assert server.stdout is not None
         yield str(json.loads(server.stdout.readline())["url"])
     finally:
-        server.terminate()
-        assert server.wait(10) in (0, -15)
+        server.send_signal(signal.SIGINT)
+        assert server.wait(10) == 0
 
 
 def onsets(times_s: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.float64]:

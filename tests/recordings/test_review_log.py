@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -190,6 +192,24 @@ def test_several_processes_at_once(tmp_path: Path) -> None:
     found = read_reviews(folder.parent)
     assert len(found.reviews) == 75 and not found.problems and not found.torn_bytes
     assert sorted(r.reviewer for r in found.reviews) == sorted(25 * people)
+
+
+def test_a_log_that_is_written_anew_meanwhile(tmp_path: Path) -> None:
+    """As a withdrawal does it: a copy takes the name while somebody waits to add a line."""
+    folder = episode_folder(tmp_path)
+    add(folder, "Ann", "accept")
+    log = folder.parent / LOG
+    waits = multiprocessing.get_context("fork").Process(target=add, args=(folder, "Ben", "accept"))
+    with log.open("rb") as old:
+        fcntl.flock(old, fcntl.LOCK_EX)
+        waits.start()
+        time.sleep(0.3)  # it waits for the lock by now; if not, it finds the new file, which is right too
+        log.with_name("new").write_bytes(log.read_bytes())
+        log.with_name("new").replace(log)
+        fcntl.flock(old, fcntl.LOCK_UN)  # the child has this file too, since the fork
+    waits.join(30)
+    assert waits.exitcode == 0
+    assert [r.reviewer for r in read_reviews(folder.parent).reviews] == ["Ann", "Ben"]
 
 
 def test_no_room_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
