@@ -6,6 +6,8 @@ and humidity of a room come in hundredths; times in ticks of 0.1 s, or minutes r
 
 What a profile has no field for (which tool calls are required, how a goal is described) stays in
 `source.simuhome.rest`, so that an imported profile is exported as the file that it came from, value by value.
+What SimuHome has no field for (grounding, positions, kinds of infeasibility) is `meta.hearth` of files that
+we write of our own episodes.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ TYPES: dict[Query, str] = {"Q1": "qt1", "Q4": "qt2", "Q2": "qt3", "Q3": "qt4-1"}
 TICKS_PER_MIN = 600
 CENTI = ("temperature", "humidity")  # in hundredths
 UNITS = {"temperature": "°C", "humidity": "%", "illuminance": "lux", "pm10": "μg/m³"}
+OWN = ("grounding", "feasibility", "difficulty", "speaker", "target_device", "goal", "staging")
 LICENCE = "SimuHome, CC BY-NC-ND 4.0 (Seo et al., arXiv 2509.24282): what is made of it is not shared"
 
 
@@ -116,7 +119,7 @@ def _profile(data: Mapping[str, Any], name: str) -> Profile:
     if feasibility != "nonexistent_resource":
         asked = asked_asserts(goal)
         target = asked[0].device_id if asked else None
-    notes = {"json_attributes": as_json, "goal_order": order}
+    notes = {"json_attributes": as_json, "goal_order": order, "hearth": "hearth" in meta}
     plain = {
         "id": name,
         "session": "simuhome",
@@ -136,7 +139,28 @@ def _profile(data: Mapping[str, Any], name: str) -> Profile:
             "simuhome": {"query_type": meta["query_type"], **{k: v for k, v in notes.items() if v}},
         },
     }
-    return msgspec.convert(msgspec.to_builtins(plain), Profile)
+    made: dict[str, Any] = msgspec.to_builtins(plain)
+    if "hearth" in meta:
+        _add_own(made, meta["hearth"])
+    return msgspec.convert(made, Profile)
+
+
+def _own(profile: Profile) -> dict[str, Any]:
+    """What a profile says that SimuHome has no place for: `meta.hearth` of the files that we write."""
+    home = profile.home
+    assert home is not None
+    devices = {d.id: {"name": d.name, "position_m": d.position_m} for d in home.devices}
+    people = {"people": home.people, "household": home.household, "devices": devices}
+    own: dict[str, Any] = msgspec.to_builtins({key: getattr(profile, key) for key in OWN} | {"home": people})
+    return own
+
+
+def _add_own(made: dict[str, Any], own: dict[str, Any]) -> None:
+    """Put what `_own` kept into the plain data of a profile."""
+    made |= {key: own[key] for key in OWN}
+    made["home"] |= {key: own["home"][key] for key in ("people", "household")}
+    for device in made["home"]["devices"]:
+        device |= own["home"]["devices"].get(device["id"], {})
 
 
 def _feasibility(meta: Mapping[str, Any], query: Query) -> Feasibility:
@@ -283,6 +307,11 @@ def simuhome_of_profile(profile: Profile) -> dict[str, Any]:
     if not isinstance(known, dict):
         raise InputError(f"{profile.id}: source.simuhome is no object")
     home, goal = profile.home, profile.goal
+    if profile.query == "Q4" and asked_asserts(goal):
+        raise InputError(
+            f"{profile.id}: SimuHome's implicit intent (qt2) is about the air or light of rooms, this goal"
+            f" about {asked_asserts(goal)[0].device_id}"
+        )
     anchored = any(step.when.anchor_device for step in goal.steps)
     query_type = known.get("query_type") or ("qt4-2" if anchored else TYPES[profile.query])
     feasible = profile.feasibility == "feasible"
@@ -298,6 +327,8 @@ def simuhome_of_profile(profile: Profile) -> dict[str, Any]:
         "eval": {"required_actions": [], "goals": list(_goals(profile, goal, home, known))},
         "initial_home_config": _config(home, known),
     }
+    if not known or known.get("hearth"):
+        made["meta"]["hearth"] = _own(profile)
     return dict(with_rest(made, known.get("rest", []), f"{profile.id}: source.simuhome.rest"))
 
 
@@ -337,7 +368,6 @@ def _goals(
         for change in goal.changes:
             made = {"room_id": change.room, "room_state": change.variable, "direction": change.direction}
             yield {**made, "feasibility": True} if profile.feasibility == "feasible" else made
-        yield from _targets(goal.asserts, home)
     elif profile.query == "Q2":
         yield from _targets(goal.asserts, home)
     else:
