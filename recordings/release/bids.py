@@ -53,9 +53,9 @@ def export(
         sub = f"sub-{subjects[item.participant or 'unknown']}"
         ses = f"ses-{sessions[item.recorded.session]}"
         base = f"{sub}/{ses}/beh/{sub}_{ses}_task-{_TASK}_acq-{episodes[item.id]}"
-        rows = _write_item(item, out, base, report)
+        made = _write_item(item, out, base, report)
         name = f"{sub}/{ses}/{sub}_{ses}_scans.tsv"
-        scans.setdefault(name, []).extend([f"beh/{Path(file).name}", when, item.id] for file, when in rows)
+        scans.setdefault(name, []).extend([f"beh/{Path(file).name}", when, item.id] for file, when in made)
         of_scans.setdefault(name, []).append(item.id)
         advance(1)
     for name, rows in scans.items():
@@ -101,7 +101,7 @@ def _write_item(
     if sound.clipped:
         report.clipped[item.id] = sound.clipped
     report.holds.append(Holds(f"{base}_audio.wav", item.id, of=(RELEASE,), sha256=sound.sha256))
-    rows = [(f"{base}_audio.wav", _utc(start, offset))]
+    rows: list[tuple[str, str | None]] = [(f"{base}_audio.wav", _utc(start, offset))]
     _sidecar(
         item,
         out,

@@ -157,8 +157,11 @@ def _greedy(groups: list[list[Unit]], sizes: Mapping[str, float]) -> tuple[int, 
         counts[place].subtract(group)
         return cost
 
+    def cheapest(group: Counter[str]) -> int:
+        return min(range(len(shares)), key=lambda place: (cost_at(group, place), place))
+
     for group in held:
-        place = min(range(len(shares)), key=lambda place, group=group: (cost_at(group, place), place))
+        place = cheapest(group)
         counts[place].update(group)
         places.append(place)
     moved = True
@@ -167,7 +170,7 @@ def _greedy(groups: list[list[Unit]], sizes: Mapping[str, float]) -> tuple[int, 
         now = round(_cost(counts, total, shares), 9)
         for number, group in enumerate(held):
             counts[places[number]].subtract(group)
-            best = min(range(len(shares)), key=lambda place, group=group: (cost_at(group, place), place))
+            best = cheapest(group)
             if (cost := cost_at(group, best)) < now:
                 places[number], now, moved = best, cost, True
             counts[places[number]].update(group)
