@@ -46,7 +46,7 @@ def card(
     told = summary(facts, Words(name, description.strip(), licence.strip(), contact.strip()))
     make = {".html": lambda: to_html(told, facts), ".md": lambda: to_markdown(told)}
     for page in pages:
-        text = make.get(page.suffix.lower(), lambda: to_croissant(told))()
+        text = make.get(page.suffix.lower(), lambda: to_croissant(told, facts))()
         write_atomic(page, text.encode("utf-8"))
     lines = [f"{page}" for page in pages]
     lines += [f"{counted(told['episodes'], 'episode')}; rooms: {counts_words(told['rooms'])}"]

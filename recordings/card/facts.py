@@ -5,6 +5,7 @@ Real people are named by the pseudonym of the consent book, or by a number; neve
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import statistics
@@ -20,11 +21,13 @@ from recordings.consent.book import ConsentBook
 from recordings.consent.present import persons_of
 from recordings.episode import CHECKS, TRUTH, Episode, list_episodes
 from recordings.manifest import read_manifest
+from recordings.marker import MANIFEST
 from recordings.plan.places import turn_of
 from recordings.profile import Profile
 from recordings.release.item import room_of
 from recordings.review.log import verdict
 from recordings.session_journal import JOURNAL, read_journal
+from recordings.storage import sha256_file
 
 UNKNOWN = "not known"
 
@@ -73,6 +76,14 @@ class CardFacts:
             if p.grounding and p.query and p.feasibility:
                 cells[p.grounding, p.query, p.feasibility == "feasible"] += 1
         return {(g, q): (cells[g, q, True], cells[g, q, False]) for g, q in COMBINATIONS}
+
+    @property
+    def sha256(self) -> str:
+        """Over the manifests of all episodes that count: another content has another one."""
+        digest = hashlib.sha256()
+        for one in self.episodes:
+            digest.update(sha256_file(one.path / MANIFEST).encode())
+        return digest.hexdigest()
 
     def numbers(self, name: str) -> list[float]:
         """The known values of `duration_s`, `snr_db` or `rt60_s`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recordings.card.charts import bars, grid, histogram
-from recordings.card.facts import UNKNOWN, CardFacts
+from recordings.card.facts import UNKNOWN, CardFacts, EpisodeFacts, room
 from recordings.card.summary import TOLD, UNITS
 from recordings.terminal import counted
 
@@ -182,41 +182,96 @@ def _plain(words: str) -> str:
     return " ".join(words.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
-def to_croissant(card: Mapping[str, Any]) -> str:
-    """JSON-LD in the vocabulary of Croissant 1.0 (docs.mlcommons.org/croissant): the dataset, its kinds of
-    file and, under `hearth:card`, everything that the card counts."""
-    files = (
-        ("sound", "audio/wav", "**/foa_24k.wav", "24 kHz, 4 channels, AmbiX (ACN, SN3D)"),
-        ("pictures", "video/x-matroska", "**/video*.mkv", "pictures; their times are in timeline.jsonl"),
-        ("timeline", "application/jsonl", "**/timeline.jsonl", "times of blocks and pictures, directions"),
-        ("profile", "application/yaml", "**/episode.yaml", "request, speaker, target, goal, home state"),
-    )
+_CROISSANT = {  # the context of Croissant 1.0, with what is used of it
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "includes": "cr:includes",
+    "recordSet": "cr:recordSet",
+    "sc": "https://schema.org/",
+}
+_FILES = (
+    ("sound", "audio/wav", "**/foa_24k.wav", "24 kHz, 4 channels, AmbiX (ACN, SN3D)"),
+    ("pictures", "video/x-matroska", "**/video*.mkv", "pictures; their times are in the timeline"),
+    ("timeline", "application/jsonl", "**/timeline.jsonl", "times of blocks and pictures, directions"),
+    ("profile", "application/yaml", "**/episode.yaml", "request, speaker, target, goal, home state"),
+)
+
+
+def to_croissant(card: Mapping[str, Any], facts: CardFacts) -> str:
+    """JSON-LD after Croissant 1.0 (docs.mlcommons.org/croissant): the dataset, its kinds of file, and a
+    record for each episode (`episodes`)."""
+    records = [_record(one, facts) for one in facts.episodes]
+    whole = {
+        "@type": "cr:FileObject",
+        "@id": "folder",
+        "name": "folder",
+        "description": "the data folder; each episode's own manifest.json holds the SHA-256 of its files",
+        "contentUrl": ".",
+        "encodingFormat": "application/x-directory",
+        "sha256": facts.sha256,
+    }
+    sets = [
+        {
+            "@type": "cr:FileSet",
+            "@id": name,
+            "name": name,
+            "description": about,
+            "containedIn": {"@id": "folder"},
+            "encodingFormat": kind,
+            "includes": pattern,
+        }
+        for name, kind, pattern, about in _FILES
+    ]
+    fields = [
+        {
+            "@type": "cr:Field",
+            "@id": f"episodes/{name}",
+            "name": name,
+            "dataType": "sc:Float" if name.endswith(("_s", "_db")) else "sc:Text",
+        }
+        for name in _record_names()
+    ]
     data = {
-        "@context": {
-            "@vocab": "https://schema.org/",
-            "sc": "https://schema.org/",
-            "cr": "http://mlcommons.org/croissant/",
-            "dct": "http://purl.org/dc/terms/",
-            "conformsTo": "dct:conformsTo",
-            "includes": "cr:includes",
-            "hearth": "urn:hearth:",
-        },
+        "@context": _CROISSANT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": card["title"],
         "description": card["description"] or f"{card['episodes']} recorded episodes of a smart home",
         "license": card["licence"],
-        "distribution": [
+        "distribution": [whole, *sets],
+        "recordSet": [
             {
-                "@type": "cr:FileSet",
-                "@id": name,
-                "name": name,
-                "description": about,
-                "encodingFormat": kind,
-                "includes": pattern,
+                "@type": "cr:RecordSet",
+                "@id": "episodes",
+                "name": "episodes",
+                "field": fields,
+                "data": [{f"episodes/{name}": value for name, value in record.items()} for record in records],
             }
-            for name, kind, pattern, about in files
         ],
-        "hearth:card": dict(card),
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def _record_names() -> tuple[str, ...]:
+    return (
+        "folder", "grounding", "query", "feasibility", "difficulty", "room", "speaker", "target_device",
+        "duration_s", "snr_db", "rt60_s",
+    )  # fmt: skip
+
+
+def _record(one: EpisodeFacts, facts: CardFacts) -> dict[str, Any]:
+    p = one.profile
+    values = (
+        f"{one.path.parent.name}/{one.path.name}", p.grounding, p.query, p.feasibility, p.difficulty,
+        room(one)[0], None if p.speaker is None else facts.names[p.speaker], p.target_device,
+        one.duration_s, one.snr_db, one.rt60_s,
+    )  # fmt: skip
+    return dict(zip(_record_names(), values, strict=True))

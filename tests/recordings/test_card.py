@@ -108,7 +108,7 @@ def test_the_summary_counts_everything_once(facts: CardFacts):
 
 def test_real_people_are_never_named(facts: CardFacts):
     card = summary(facts, Words("x"))
-    for text in (to_html(card, facts), to_markdown(card), to_croissant(card), json.dumps(card)):
+    for text in (to_html(card, facts), to_markdown(card), to_croissant(card, facts), json.dumps(card)):
         assert "Ada" not in text and "Lovelace" not in text and "hunter2" not in text
 
 
@@ -162,10 +162,14 @@ def test_markdown_and_croissant(facts: CardFacts):
     rows = [line for line in text.splitlines() if line.startswith("| G2")]
     assert rows == ["| G2 sound | 1 / 0 | 1 / 0 | 0 / 0 |  |"]
     assert "&lt;b>day" in text.splitlines()[0]
-    data = json.loads(to_croissant(card))
+    data = json.loads(to_croissant(card, facts))
     assert data["@type"] == "sc:Dataset" and data["license"] == "CC0" and data["name"] == HOSTILE
-    assert data["hearth:card"]["episodes"] == 2
-    assert {one["@id"] for one in data["distribution"]} == {"sound", "pictures", "timeline", "profile"}
+    sets = {one["@id"] for one in data["distribution"] if one["@type"] == "cr:FileSet"}
+    assert sets == {"sound", "pictures", "timeline", "profile"}
+    (records,) = data["recordSet"]
+    assert {field["@id"] for field in records["field"]} == set(records["data"][0])
+    assert [row["episodes/speaker"] for row in records["data"]] == ["person 1", "bob"]
+    assert [row["episodes/rt60_s"] for row in records["data"]] == [None, 0.4]
 
 
 # ------------------------------------------------------------------ drawings
