@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import get_args
+from typing import Any, get_args
 
 from recordings.evaluate.evaluation import Evaluation, Share
 from recordings.profile import Difficulty, Feasibility, Grounding, Query
@@ -24,22 +24,26 @@ def _pair(shares: tuple[Share, Share]) -> str:
 def table_lines(found: Evaluation) -> list[str]:
     """Lines for people: grounding / goal in percent per grounding and query, feasible and infeasible, then
     the margins with their 95 % intervals."""
-    heads = [f"{q} {kind}" for q in get_args(Query) for kind in ("feas.", "infeas.")]
-    lines = ["grounding / goal accuracy, %", f"{'':<12}" + "".join(f"{head:>15}" for head in [*heads, "all"])]
-    for grounding in (*get_args(Grounding), None):
-        row: dict[str, str | None] = {} if grounding is None else {"grounding": grounding}
-        cells = [
-            _pair(found.shares(**row, query=query, feasible=feasible))
-            for query in get_args(Query)
-            for feasible in ("yes", "no")
-        ]
-        name = "all" if grounding is None else f"{grounding} {_NAMES[grounding]}"
-        lines.append(f"{name:<12}" + "".join(f"{cell:>15}" for cell in [*cells, _pair(found.shares(**row))]))
+    types = [*get_args(Grounding), None]
+    heads = ["all" if kind is None else f"{kind} {_NAMES[kind]}" for kind in types]
+    lines = ["grounding / goal accuracy, %", f"{'':<14}" + "".join(f"{head:>15}" for head in heads)]
+    for query in (*get_args(Query), None):
+        for feasible in ("yes", "no"):
+            name = f"{query or 'all'} {'feasible' if feasible == 'yes' else 'infeasible'}"
+            lines.append(_row(found, name, types, {"query": query, "feasible": feasible}))
+    lines.append(_row(found, "all", types, {}))
     lines += ["", f"{'':<24}{'grounding, %':>26}{'goal, %':>26}{'n':>8}"]
     for name, shares in margins(found):
         told = "".join(f"{_with_interval(share):>26}" for share in shares)
         lines.append(f"{name:<24}{told}{max(share.of for share in shares):>8}")
     return lines
+
+
+def _row(found: Evaluation, name: str, types: list[Any], wanted: dict[str, str | None]) -> str:
+    """A row of the table: a cell for each grounding, and for all (None)."""
+    chosen = {key: value for key, value in wanted.items() if value is not None}
+    cells = [_pair(found.shares(**chosen, **({} if kind is None else {"grounding": kind}))) for kind in types]
+    return f"{name:<14}" + "".join(f"{cell:>15}" for cell in cells)
 
 
 def _with_interval(share: Share) -> str:
