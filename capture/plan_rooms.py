@@ -59,6 +59,7 @@ def _room(rig: Rig, path: Path) -> PlanRoom:
                 "microphone_yaw_deg": rig.microphone.yaw_deg,
                 "devices": msgspec.to_builtins(devices),
                 "rig": str(path),
+                "view_deg": _view(rig),
             },
             PlanRoom,
         )
@@ -66,6 +67,13 @@ def _room(rig: Rig, path: Path) -> PlanRoom:
         raise InputError(
             f"{path}: `room.name` {rig.room.name!r} cannot be the id of a room: {error}"
         ) from None
+
+
+def _view(rig: Rig) -> float:
+    """How wide the camera sees to both sides of the microphone's front; a plan goes by the narrower side."""
+    if rig.camera.source == "none":
+        return 90.0
+    return max(0.0, rig.camera.hfov_deg - 2 * abs(rig.camera.yaw_deg))
 
 
 def people_of_rigs(paths: Sequence[Path]) -> tuple[Participant, ...]:

@@ -18,7 +18,6 @@ from recordings.plan.words import request_problems
 from recordings.profile import DeviceState, Placed
 
 NEAREST_M = 1.0  # of a mouth from the microphone
-VIEW_DEG = 45.0  # half of what the camera sees
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _place(placed: Placed, places: Places) -> Iterator[str]:
         yield f"the mouth of {placed.person} at {list(mouth)} m is outside the room of {list(size)} m"
     if distance(mouth, places.microphone) < NEAREST_M:
         yield f"{placed.person} stands less than {NEAREST_M:g} m from the microphone"
-    if abs(places.azimuth(mouth)) > VIEW_DEG:
+    if abs(places.azimuth(mouth)) > places.room.view_deg / 2:
         yield f"{placed.person} stands outside the camera's view"
 
 

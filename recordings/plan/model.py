@@ -30,6 +30,7 @@ class PlanRoom(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     microphone_yaw_deg: float
     devices: tuple[DeviceState, ...]
     rig: str | None = None  # the rig.yaml of this room; None: the virtual room
+    view_deg: float = 90.0  # how wide its camera sees, around the microphone's front
 
 
 class Participant(Member, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Where people may stand in a room, and what lies where as they see it.
 
 Room frame: metres; angles in degrees from +x towards +y. The camera is at the microphone and looks where its
-front does, 90 degrees wide.
+front does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from recordings.profile import DeviceState, Metres
 Spot = tuple[float, float]
 
 APART_DEG = 20.0  # between things that only their direction tells apart
-VIEW_DEG = 33.0  # of a mouth from the middle of the picture: an outstretched arm is still in it
+VIEW_DEG = 33.0  # of a mouth from the middle of the picture, at most
+ARM_DEG = 12.0  # of the picture left beside a mouth: an outstretched arm is still in it
 NEAREST_M, FARTHEST_M = 1.2, 3.2  # from the microphone, along the floor
 FROM_WALL_M, FROM_DEVICE_M, FROM_PERSON_M = 0.45, 0.6, 0.8
 GRID_M = 0.2
@@ -98,6 +99,7 @@ class Places:
     def spots(self) -> tuple[Spot, ...]:
         """Where somebody may stand: inside, in the picture, clear of microphone, walls and devices."""
         width, depth, _ = self.room.size_m
+        view = min(VIEW_DEG, self.room.view_deg / 2 - ARM_DEG)
         low = [place for place in self.positions.values() if place[2] < HANGS_ABOVE_M]
         found = []
         for column in range(int(width / GRID_M) + 1):
@@ -109,7 +111,7 @@ class Places:
                 )
                 if not inside or not NEAREST_M <= distance(self.microphone, spot) <= FARTHEST_M:
                     continue
-                if abs(self.azimuth(spot)) > VIEW_DEG:
+                if abs(self.azimuth(spot)) > view:
                     continue
                 if all(distance(place, spot) >= FROM_DEVICE_M for place in low):
                     found.append(spot)

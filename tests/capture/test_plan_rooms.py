@@ -11,6 +11,7 @@ from capture.rig import DEFAULT_RIG
 from dsp.errors import InputError
 from recordings.plan.check import plan_problems
 from recordings.plan.generate import make_plan
+from recordings.plan.places import Places
 
 STUDY = """hearth_rig: 1
 microphone: {position_m: [2.0, 0.9, 1.2], yaw_deg: 90}
@@ -51,6 +52,19 @@ def test_rooms_and_people_of_two_rigs_make_a_plan(study: Path, tmp_path: Path):
     people.write_text(PEOPLE)
     plan = make_plan(rooms, people_from_file(people), 2, per_cell=2)
     assert len(plan.items) == 68 and plan_problems(plan) == []
+
+
+def test_people_stand_where_a_narrow_camera_sees_them(study: Path, tmp_path: Path):
+    narrow = tmp_path / "narrow.yaml"
+    narrow.write_text(STUDY.replace("room:\n", "camera: {hfov_deg: 60, yaw_deg: -3}\nroom:\n", 1))
+    (room,) = rooms_of_rigs([narrow])
+    assert room.view_deg == 54
+    places = Places(room)
+    assert places.spots and max(abs(places.azimuth(spot)) for spot in places.spots) <= 15
+    narrow.write_text(STUDY.replace("room:\n", "camera: {hfov_deg: 20}\nroom:\n", 1))
+    people = people_of_rigs([narrow])
+    with pytest.raises(InputError, match="nobody can stand there in the picture"):
+        make_plan(rooms_of_rigs([narrow]), people, 1)
 
 
 def test_what_is_twice_or_contradicts_itself_is_refused(study: Path, tmp_path: Path):
