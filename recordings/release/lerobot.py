@@ -31,7 +31,14 @@ from dsp.errors import InputError
 from recordings.episode import DOA_WINDOW_S, RELEASE, RELEASE_RATE_HZ, TIMELINE, video_name
 from recordings.release.item import NO_SPLIT, ReleaseItem
 from recordings.release.lerobot_stats import of_histogram, of_values, plain
-from recordings.release.lerobot_video import CHUNK_FILES, FILE_MB, VideoFiles, histogram, pixel_format
+from recordings.release.lerobot_video import (
+    CHUNK_FILES,
+    FILE_MB,
+    FILE_S,
+    VideoFiles,
+    histogram,
+    pixel_format,
+)
 from recordings.release.options import ExportReport, Holds, ReleaseOptions
 from recordings.release.tables import write_json
 from recordings.storage import storage_errors
@@ -67,16 +74,26 @@ class _Tables:
     rows: list[Columns]  # one per episode
     episodes: list[dict[str, Any]]
     counts: NDArray[np.int64]  # of pixel values, (3, 256)
+    data_mb: float
     pictures: int = 0
     data_file: int = 0
     data_bytes: int = 0
 
 
 def export(
-    items: Sequence[ReleaseItem], out: Path, options: ReleaseOptions, advance: Callable[[float], None]
+    items: Sequence[ReleaseItem],
+    out: Path,
+    options: ReleaseOptions,
+    advance: Callable[[float], None],
+    *,
+    file_s: float = FILE_S,
+    data_mb: float = DATA_MB,
 ) -> ExportReport:
-    """See recordings.release.options.Exporter. Raises InputError without the extra `export`, and for episodes
-    that are no one LeRobot dataset: some without pictures, or pictures of different sizes."""
+    """See recordings.release.options.Exporter. file_s, data_mb: where a file of several episodes ends.
+
+    Raises InputError without the extra `export`, and for episodes that are no one LeRobot dataset: some
+    without pictures, or pictures of different sizes.
+    """
     try:
         import_module("pyarrow")
     except ImportError as error:
@@ -85,8 +102,8 @@ def export(
     items = sorted(items, key=lambda item: (_SPLITS.index(item.split), item.id))
     fps = _rate(items, options.video)
     size = _picture_size(items, report) if options.video else None
-    tables = _Tables({}, [], [], np.zeros((3, 256), np.int64))
-    videos = VideoFiles(out / "videos" / VIDEO, fps) if size else None
+    tables = _Tables({}, [], [], np.zeros((3, 256), np.int64), data_mb)
+    videos = VideoFiles(out / "videos" / VIDEO, fps, file_s) if size else None
     coding: dict[str, Any] = {}
     sounds = []
     try:
@@ -261,9 +278,9 @@ def _add(
 
 
 def _place_in_data(tables: _Tables, columns: Columns) -> dict[str, int]:
-    """A file of data is closed before it would be larger than DATA_MB in memory."""
+    """A file of data ends before it would be larger than data_mb in memory."""
     size = sum(values.nbytes for values in columns.values())
-    if tables.data_bytes and tables.data_bytes + size > DATA_MB * 1024**2:
+    if tables.data_bytes and tables.data_bytes + size > tables.data_mb * 1024**2:
         tables.data_file += 1
         tables.data_bytes = 0
     tables.data_bytes += size

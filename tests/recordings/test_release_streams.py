@@ -333,15 +333,68 @@ def test_what_is_no_one_lerobot_dataset_is_refused(data, tmp_path: Path):
     assert info["fps"] == 10 and info["video_path"] is None and info["total_episodes"] == 4
 
 
-def test_lerobots_own_loader_reads_it(releases, episodes):
+@pytest.fixture(scope="module")
+def in_many_files(data, tmp_path_factory) -> Path:
+    """e1 and e3 to train on, e2 to test; small files of data."""
+    library("pyarrow")
+    from recordings.release.lerobot import export
+
+    out = tmp_path_factory.mktemp("many") / "out"
+    splits = {"e1": "train", "e2": "test", "e3": "train"}
+    items = [item for item in items_of(data, out, splits) if item.id in splits]
+    export(items, out, ReleaseOptions(name="home"), lambda n: None, data_mb=0.001)
+    return out
+
+
+def test_lerobot_in_many_files_and_splits(in_many_files: Path):
+    import pyarrow.parquet as pq
+
+    info = json.loads((in_many_files / "meta" / "info.json").read_text())
+    assert info["splits"] == {"train": "0:2", "test": "2:3"}
+    named = json.loads((in_many_files / "meta" / "hearth.json").read_text())["episodes"]
+    assert [entry["id"] for entry in named] == ["e1", "e3", "e2"]
+    rows = pq.read_table(in_many_files / "meta/episodes/chunk-000/file-000.parquet").to_pylist()
+    assert [row["data/file_index"] for row in rows] == [0, 1, 2]
+    video = "videos/observation.images.main"
+    # e1 and e3 are coded alike and lie in one file, e2 has its camera's JPEGs.
+    assert [(row[f"{video}/file_index"], row[f"{video}/from_timestamp"]) for row in rows] == [
+        (0, 0.0),
+        (0, rows[0]["length"] / 17),
+        (1, 0.0),
+    ]
+    files = sorted(path.name for path in (in_many_files / "data").rglob("*.parquet"))
+    assert files == ["file-000.parquet", "file-001.parquet", "file-002.parquet"]
+    first = pq.read_table(in_many_files / "data/chunk-000/file-001.parquet")["index"].to_pylist()
+    assert first == list(range(rows[1]["dataset_from_index"], rows[1]["dataset_to_index"]))
+
+
+def test_a_video_file_ends_before_the_loaders_times_are_too_coarse(data, tmp_path: Path):
+    from recordings.release.lerobot_video import VideoFiles
+
+    item = items_of(data, tmp_path / "out")[0]
+    made = item.write_video(tmp_path / "out" / "one.mp4")
+    videos = VideoFiles(tmp_path / "packed", 10, file_s=2.0 * made.frames / 10)
+    places = [videos.add(made.path) for _ in range(3)]
+    videos.close()
+    assert [(place.file_index, place.from_timestamp) for place in places] == [
+        (0, 0.0),
+        (0, made.frames / 10),
+        (1, 0.0),
+    ]
+    assert len(list((tmp_path / "packed").rglob("*.mp4"))) == 2
+
+
+@pytest.mark.parametrize("files", ["one", "many"])
+def test_lerobots_own_loader_reads_it(files: str, releases, episodes, in_many_files):
     library("pyarrow")
     library("torch")
     lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="needs LeRobot")
-    root = releases("lerobot")
+    root = releases("lerobot") if files == "one" else in_many_files
+    names = ("e1", "e2", "e3") if files == "one" else ("e1", "e3", "e2")
     data = lerobot.LeRobotDataset("hearth/home", root=root, video_backend="pyav")
     assert (data.num_episodes, data.fps) == (3, 17)
     at = 0
-    for name in ("e1", "e2", "e3"):
+    for name in names:
         episode = episodes[name]
         for (t_ns, image), number in zip(episode.frames(), range(at, len(data)), strict=False):
             item = data[number]
