@@ -27,11 +27,38 @@ from review_slate import (
 from recordings.review.log import LOG, read_reviews, verdict
 
 LATE_MS = 120.0
+LOADING = "document.getElementById('content').classList.contains('loading')"
 OVERFLOWING = """[...document.querySelectorAll("body *")].filter((e) => {
   const box = e.getBoundingClientRect();
   const apart = e.closest("svg, .scroll, .skip, .plots, .list, .said-note");
   return box.width && !apart && (box.right > innerWidth + 1 || box.left < -1);
 }).map((e) => e.tagName + "#" + e.id + "." + e.className)"""
+# Texts whose contrast is below what WCAG 2.2 (1.4.3) asks for: 4.5, or 3 where they are large.
+FAINT = """(() => {
+  const colour = (text) => [...text.match(/[\\d.]+/g).map(Number), 1].slice(0, 4);
+  const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a)];
+  const linear = (v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+  const bright = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) + 0.05;
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const written = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!written || !node.offsetParent || node.closest("svg, .eye, :disabled, .said-note")) continue;
+    const style = getComputedStyle(node), layers = [];
+    let opacity = 1;
+    for (let up = node; up; up = up.parentElement) {
+      const here = getComputedStyle(up);
+      opacity *= here.opacity;
+      layers.unshift(here.backgroundColor.startsWith("rgb") ? colour(here.backgroundColor) : [0, 0, 0, 0]);
+    }
+    const ground = layers.reduce((below, layer) => over(layer, below), [255, 255, 255]);
+    const [r, g, b, a] = colour(style.color), ink = over([r, g, b, a * opacity], ground);
+    const [low, high] = [bright(ink), bright(ground)].sort((x, y) => x - y), ratio = high / low;
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+    if (ratio < (large ? 3 : 4.5)) found.push([ratio.toFixed(2), node.className, node.textContent]);
+  }
+  return found;
+})()"""
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -84,8 +111,7 @@ def test_flash_and_beep_are_seen_and_heard_together(data: Path, tmp_path: Path) 
 
 def state(browser: Browser, name: str) -> None:
     """Wait until an episode is open."""
-    loading = "document.getElementById('content').classList.contains('loading')"
-    browser.until(f"document.title.startsWith('{name}') && !{loading}", 30)
+    browser.until(f"document.title.startsWith('{name}') && !{LOADING}", 30)
 
 
 @pytest.mark.real
@@ -113,6 +139,7 @@ def test_two_people_review_by_keyboard_and_blind(data: Path, tmp_path: Path) -> 
         browser.press("a")
         browser.until("document.getElementById('progress-words').textContent === '3 reviewed, 0 to do'")
         assert [r.reasons for r in read_reviews(root / "s").reviews] == [(), ("sound", "sync"), ()]
+        browser.until(f"!{LOADING}")
         fits(browser)
 
         browser.evaluate("document.getElementById('who').click()")
@@ -160,4 +187,6 @@ def fits(browser: Browser) -> None:
     buttons = "['accept', 'reject', 'next', 'previous', 'play']"
     heights = browser.evaluate(f"{buttons}.map((id) => document.getElementById(id).offsetHeight)")
     assert min(heights) >= 43
-    browser.view(1440, 900)
+    for dark in (True, False):
+        browser.view(1440, 900, dark=dark)
+        assert browser.evaluate(FAINT) == []
