@@ -5,7 +5,7 @@
         <key>.foa.wav   24 kHz, 4 channels: W, Y, Z, X; SN3D
         <key>.json      the whole profile, geometry, and the true times
         <key>.mp4       pictures of the main camera; <key>.<camera>.mp4 those of a further one
-    shards.json                                  shards with the number of their samples, as `wids` reads it
+    shards.json                                  shards with the number of their samples: a `wids` index
 
 A sample is what has the same name up to its first dot, and a reader takes it for whole when the next name
 differs: so the members of a sample lie beside each other, samples are sorted by key, keys have no dot, and a
