@@ -29,7 +29,7 @@ def collect(found: Survey, going: Iterable[Found], traces: Traces) -> list[tuple
     """
     going = list(going)
     staying = [episode for episode in found.episodes if episode not in going]
-    kept_hashes = {entry["sha256"] for episode in staying for entry in _listed(episode.path).values()}
+    kept_hashes = {entry["sha256"] for episode in staying for entry in listed(episode.path).values()}
     for episode in going:
         traces.episodes |= episode.keys
         _add_files(episode.path, kept_hashes, traces)
@@ -41,7 +41,8 @@ def collect(found: Survey, going: Iterable[Found], traces: Traces) -> list[tuple
     return problems
 
 
-def _listed(folder: Path) -> dict[str, dict[str, str]]:
+def listed(folder: Path) -> dict[str, dict[str, str]]:
+    """The entries of a folder's manifest; {} without a readable one."""
     try:
         return read_manifest(folder) if (folder / MANIFEST).is_file() else {}
     except ValueError:
@@ -50,16 +51,16 @@ def _listed(folder: Path) -> dict[str, dict[str, str]]:
 
 def _add_files(folder: Path, kept_hashes: set[str], traces: Traces) -> None:
     """By what lies there, and by what the manifest says was there."""
-    listed = {name: entry["sha256"] for name, entry in _listed(folder).items()}
+    hashes = {name: entry["sha256"] for name, entry in listed(folder).items()}
     for path in files_below(folder):
         if path.is_symlink():
             continue
         name = path.relative_to(folder).as_posix()
         with storage_errors(path, "read"):
-            listed[name] = sha256_file(path)
+            hashes[name] = sha256_file(path)
             if path.suffix.lower() in OPAQUE:
                 traces.anchors |= pick_anchors(path)
-    for name, digest in listed.items():
+    for name, digest in hashes.items():
         reel = Path(name).suffix.lower() in OPAQUE
         if not name.startswith("calibration/") and (reel or digest not in kept_hashes):
             traces.hashes.add(digest)
@@ -122,21 +123,30 @@ def _add_outputs(tables: Tables, traces: Traces) -> None:
         grew = False
         for root, rows in tables.items():
             hit = [row for row in rows if concerns(row, traces)]
-            shared = {row.output for row in rows if row.member is None and not concerns(row, traces)}
+            stay = [row for row in rows if not concerns(row, traces)]
+            shared = {row.output for row in stay if row.member is None}
+            # Two tables without a row are the same; that says nothing about whose they are.
+            common = {row.sha256 for row in stay if _is_text(row)}
             for row in hit:
                 key = (root, row.output, row.member)
                 if key in done or row.output in shared:
                     continue
                 done.add(key)
                 grew = True
-                if row.sha256 and row.sha256 != EMPTY:
+                if row.sha256 is not None and row.sha256 not in common:
                     traces.hashes.add(row.sha256)
                 if row.member is None and (root / row.output).is_file():
                     path = root / row.output
                     with storage_errors(path, "read"):
-                        traces.hashes.add(sha256_file(path))
+                        digest = sha256_file(path)
+                        if digest not in common:
+                            traces.hashes.add(digest)
                         if path.suffix.lower() in OPAQUE:
                             traces.anchors |= pick_anchors(path)
+
+
+def _is_text(row: Source) -> bool:
+    return Path(row.member or row.output).suffix.lower() not in OPAQUE
 
 
 def _drop_common_anchors(staying: list[Found], tables: Tables, traces: Traces) -> None:

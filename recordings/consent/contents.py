@@ -17,6 +17,7 @@ from typing import IO, Any, Literal
 import yaml
 
 from dsp.errors import InputError
+from recordings.consent.survey import OPAQUE
 from recordings.consent.traces import AnchorSearch, Traces, words
 from recordings.storage import storage_errors
 
@@ -52,7 +53,7 @@ class Look:
     """Looks into files with one set of traces. `refs`: further words that stand for what goes in the files
     looked at (ids of the session, items and outputs of a release). drop_named: a row that names the person
     goes as a whole, else the name is replaced by the pseudonym. names_only: nothing but names is searched in
-    text (another person's episode, a plan)."""
+    text (another person's episode, a plan). known: hashes of what is somebody else's."""
 
     def __init__(
         self,
@@ -62,8 +63,10 @@ class Look:
         *,
         drop_named: bool = False,
         names_only: bool = False,
+        known: frozenset[str] = frozenset(),
     ) -> None:
-        self.traces, self.search = traces, search
+        self.traces, self.search, self.known = traces, search, known
+        self.unplaced = 0  # sound, pictures, packed tables so far, also in archives, that are not `known`
         self._drop_named, self._names_only = drop_named, names_only
         self._names = traces.name_pattern()
         every = {*refs, *traces.episodes, *traces.ids}
@@ -90,6 +93,7 @@ class Look:
             return self._zip(name, stream, depth)
         if anchors:
             return Verdict("remake", f"holds bytes of an episode that goes ({len(anchors)} places)")
+        self.unplaced += Path(lower).suffix in OPAQUE and digest not in self.known
         return self._content(name, stream, size)
 
     def _content(self, name: str, stream: IO[bytes], size: int) -> Verdict:
@@ -235,6 +239,7 @@ class Look:
         sought = {text.encode() for text in (*self.traces.episodes, *self.traces.hashes)}
         sought |= {bytes.fromhex(digest) for digest in self.traces.hashes}
         names = {name.encode() for name in self.traces.names if len(name.encode()) >= 5}
+        names |= {json.dumps(name, ensure_ascii=False).encode() for name in self.traces.names}
         if not sought and not names:
             return KEEP
         pattern = re.compile(b"|".join(re.escape(text) for text in sorted(sought | names, key=len)[::-1]))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from recordings.consent.collect import concerns
+from recordings.consent.collect import concerns, listed
 from recordings.consent.contents import Look, Verdict
 from recordings.consent.provenance import PROVENANCE, Source, read_provenance
-from recordings.consent.survey import OPAQUE, Found, Survey, files_below
+from recordings.consent.survey import Found, Survey, files_below
 from recordings.consent.traces import AnchorSearch, Traces
 from recordings.marker import MANIFEST
 
@@ -51,11 +51,14 @@ class Judge:
         self.search = AnchorSearch(traces.anchors)
         self.outcome = Outcome()
         self._rows: dict[Path, list[Source]] = {}
+        known = {e["sha256"] for f in found.episodes if f not in self.going for e in listed(f.path).values()}
         for root in found.releases:
             try:
                 self._rows[root] = read_provenance(root)
             except ValueError as error:
                 self.outcome.left.append((str(root), f"its provenance cannot be read: {error}"))
+        rows = [row for root in self._rows.values() for row in root if not concerns(row, traces)]
+        self._known = frozenset(known | {row.sha256 for row in rows if row.sha256 is not None})
 
     # ------------------------------------------------------------------ judging
 
@@ -75,7 +78,9 @@ class Judge:
             place = release or path.parent
             if place not in looks:
                 refs = self._release_refs(release) if release else sessions.get(path.parent, set())
-                looks[place] = Look(self.traces, self.search, refs, drop_named=release is not None)
+                looks[place] = Look(
+                    self.traces, self.search, refs, drop_named=release is not None, known=self._known
+                )
             verdict = self._judge(path, release, looks[place])
             if verdict.action != "keep":
                 found.append(Step(path, verdict, release))
@@ -128,6 +133,7 @@ class Judge:
         hit = [row for row in rows if concerns(row, self.traces)]
         if hit and len(hit) == len(rows):
             return Verdict("delete", "was made of an episode that goes, by its provenance")
+        unplaced = look.unplaced
         verdict = self._try(look, path)
         members = frozenset(row.member for row in hit if row.member is not None)
         if members:
@@ -136,7 +142,7 @@ class Judge:
             return Verdict("mark", "counts episodes that go")  # by it a release is known, and can be replaced
         if hit and verdict.action == "keep":
             return Verdict("remake", "holds something of an episode that goes, by its provenance")
-        if verdict.action == "keep" and not rows and release is None and path.suffix.lower() in OPAQUE:
+        if verdict.action in ("keep", "rewrite") and release is None and look.unplaced > unplaced:
             self.outcome.unexplained.append(str(path))
         return verdict
 

@@ -26,8 +26,8 @@ from recordings.storage import storage_errors
 F64 = NDArray[np.float64]
 HOP_S = 0.015  # half a frame
 ORDER_PER_KHZ = 1.0
-ALPHA = (0.72, 0.86)  # beyond these bounds words suffer, within them voices stay alike
-_WANDER = 0.015  # of alpha, from frame to frame (standard deviation)
+ALPHA = (0.80, 0.90)  # beyond these bounds words suffer, within them voices stay alike
+_WANDER = 0.005  # of alpha, from frame to frame (standard deviation)
 _QUIET_DBFS, _ABOVE_FLOOR_DB = -65.0, 10.0
 MOST_TURN_DEG = 2.0
 LEAST_CHANGE_DB = 3.0
@@ -38,7 +38,7 @@ _RADIUS = 0.985  # of a pole at most: sharper ones ring
 class VoiceReport:
     """frames: of the copy. active: share of 30 ms frames with sound above the floor. change_db: distance of
     the spectral envelopes of W before and after, over those (median, RMS over frequency). turn_deg: how far
-    the direction turned (median of the pseudo-intensity vectors). alpha: its mean."""
+    directions turned (median over bins, see `_turn_deg`). alpha: its mean."""
 
     frames: int
     rate_hz: int
@@ -211,14 +211,21 @@ def _change_db(before: F64, after: F64, starts: NDArray[np.int64], frame: int, f
 
 
 def _turn_deg(before: F64, after: F64, starts: NDArray[np.int64], frame: int) -> float:
-    """Median angle between the pseudo-intensity vectors (W X, W Y, W Z; order W, Y, Z, X) of frames."""
+    """Median angle between the active intensity vectors Re(conj(W) (Y, Z, X)) before and after, over the bins
+    of short-time spectra (two frames long) that are within 20 dB of the strongest one of their frame.
+
+    By bins, because the filter changes how much each frequency weighs: with two sources the vector over all
+    frequencies turns although that of none of them does.
+    """
     found = []
-    for start in starts[:: max(1, len(starts) // 400)]:
-        a, b = (
-            np.sum(x[start : start + frame, :1] * x[start : start + frame, 1:], axis=0)
-            for x in (before, after)
-        )
-        size = np.linalg.norm(a) * np.linalg.norm(b)
-        if size > 0:
-            found.append(np.degrees(np.arccos(np.clip(a @ b / size, -1, 1))))
-    return float(np.median(found)) if found else 0.0
+    window = np.hanning(2 * frame)[:, None]
+    for start in starts[:: max(1, len(starts) // 200)]:
+        a, b = (np.fft.rfft(x[start : start + 2 * frame] * window, axis=0) for x in (before, after))
+        power = np.abs(a[:, 0]) ** 2
+        strong = power > 1e-2 * power.max()
+        one, two = (np.real(np.conj(x[strong, :1]) * x[strong, 1:]) for x in (a, b))
+        size = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
+        cosine = np.sum(one * two, axis=1)[size > 0] / size[size > 0]
+        found.append(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+    angles = np.concatenate([*found, np.zeros(0)])
+    return float(np.median(angles)) if len(angles) else 0.0
