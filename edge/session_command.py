@@ -78,6 +78,8 @@ def session(
     if script is None and not with_web and not sys.stdin.isatty():
         raise InputError("nobody can decide here: this is no terminal; give --script auto, or --web")
     stage = Stage(the_plan, data, rig)
+    for item in the_plan.items:  # what is wrong with a room's rig is said before anybody comes in
+        stage.is_virtual(item)
     the_session = Session(
         the_plan,
         data,

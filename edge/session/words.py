@@ -6,14 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dsp.errors import InputError
 from recordings.geometry import direction_to_point
 from recordings.plan.model import Plan, PlanItem, PlanRoom
 from recordings.profile import DeviceState, Placed, Value
 
 
 def room_of(plan: Plan, item: PlanItem) -> PlanRoom:
-    """The room that an item is recorded in. The plan's reader has checked that there is one."""
-    return next(room for room in plan.rooms if room.id == item.staging.room)
+    """The room that an item is recorded in. Raises InputError when the plan has no such room."""
+    for room in plan.rooms:
+        if room.id == item.staging.room:
+            return room
+    known = ", ".join(room.id for room in plan.rooms)
+    raise InputError(f"{item.id}: its room {item.staging.room!r} is none of the plan's: {known}")
 
 
 def in_words(name: str) -> str:

@@ -326,6 +326,15 @@ def test_a_script_that_does_not_fit_ends_the_session(tmp_path: Path):
         session(plan_of(item(1)), tmp_path, operator=Script([Command("keep")])).run()
 
 
+def test_a_wrong_plan_or_rig_is_said_before_anything_is_written(tmp_path: Path):
+    lost = msgspec.structs.replace(item(1).staging, room="cellar")
+    plan = plan_of(msgspec.structs.replace(item(1), staging=lost))
+    with pytest.raises(InputError, match="'cellar' is none of the plan's: living_room"):
+        Stage(plan, tmp_path).is_virtual(plan.items[0])
+    with pytest.raises(InputError, match="no such rig file"):
+        Stage(PLAN, tmp_path, tmp_path / "rig.yaml").is_virtual(PLAN.items[0])
+
+
 def test_an_unknown_item_is_named(tmp_path: Path):
     from edge.session_command import ids_of
 
