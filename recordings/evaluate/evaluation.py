@@ -194,7 +194,9 @@ def evaluate(
         pool = ThreadPoolExecutor(AT_ONCE)
         try:
             scores = list(pool.map(score, profiles))
-        finally:  # at Ctrl-C nothing more is asked; what is being asked ends by its time-out
+        finally:  # at Ctrl-C nothing more is asked; the calls that wait end by their time-out
+            if isinstance(judge, Judge):
+                judge.stop()
             pool.shutdown(wait=False, cancel_futures=True)
     return Evaluation(
         tuple(scores),

@@ -93,6 +93,11 @@ class Judge:
         self.timeout_s = timeout_s
         self.counts = JudgeCounts()
         self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Ask nothing more: what is not asked yet counts as failed."""
+        self._stopped.set()
 
     def ask(self, profile: Profile, answer: Answer) -> Scored:
         """Three calls, two equal letters."""
@@ -117,6 +122,8 @@ class Judge:
 
     def _call(self, messages: list[dict[str, str]], number: int) -> tuple[str | None, str]:
         """(letter, "") or (None, why it failed)."""
+        if self._stopped.is_set():
+            return None, "stopped"
         body = {
             "model": self.model,
             "messages": messages,

@@ -340,6 +340,10 @@ def test_answer_files(tmp_path: Path) -> None:
         assert "line 2" in str(error.value)
     with pytest.raises(InputError, match="cannot be read"):
         read_answers(tmp_path)
+    with open(file, "wb") as huge:
+        huge.truncate(1 << 40)  # a sparse file
+    with pytest.raises(InputError, match="more than an answer file can have"):
+        read_answers(file)
 
 
 def run(*arguments: Any) -> Any:

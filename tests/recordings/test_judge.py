@@ -162,7 +162,7 @@ def test_time_out_is_an_error_and_does_not_hang(server: tuple[str, Replies]) -> 
     for fault in ("late", "drip"):
         began = time.monotonic()
         scored, judge = ask(server, "A", fault, "B", timeout_s=PATIENCE_S)
-        assert scored.verdict == "error" and judge.counts.failed == {"time-out": 1}, fault
+        assert scored.verdict == "error" and set(judge.counts.failed) == {"time-out"}, fault
         assert time.monotonic() - began < 20
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -204,10 +204,11 @@ def test_ctrl_c_asks_no_more(server: tuple[str, Replies]) -> None:
     answers = collect(told(episode=name) for name in names)
     with pytest.raises(KeyboardInterrupt):
         evaluate([profile(name) for name in names], answers, Judge(url, "small", 20.0), interrupt)
-    time.sleep(0.3)
-    asked = len(replies.asked)
-    time.sleep(0.3)
-    assert asked == len(replies.asked) < 3 * len(names), "calls go on after Ctrl-C"
+    asked, until = -1, time.monotonic() + 20
+    while asked != len(replies.asked) and time.monotonic() < until:  # those that were on their way
+        asked = len(replies.asked)
+        time.sleep(0.25)
+    assert asked == len(replies.asked) < 3 * len(names) / 2, "calls go on after Ctrl-C"
 
 
 def test_what_the_judge_is_told(server: tuple[str, Replies], monkeypatch: pytest.MonkeyPatch) -> None:
