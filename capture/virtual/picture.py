@@ -24,8 +24,9 @@ from capture.virtual.scene import Snapshot
 WALL: Colour = (196, 212, 222)
 FLOOR: Colour = (118, 150, 182)
 CEILING: Colour = (226, 232, 236)
-KEPT = 8  # backgrounds in memory
+KEPT = 8  # backgrounds in memory, and empty rooms
 LED_RADIUS_M = 0.013
+_ROOMS: dict[Any, NDArray[np.uint8]] = {}
 
 
 class Painter:
@@ -41,7 +42,7 @@ class Painter:
         by_depth = [(self._camera.depth(d.position_m), d) for d in rig.room.devices]
         self._devices: list[tuple[float, Device]] = sorted(by_depth, key=lambda pair: -pair[0])
         self._visible = {d.id for depth, d in by_depth if depth > 0.1 and self._in_view(d, depth)}
-        self._shell = self._room()
+        self._shell = self._empty_room()
         pixels, depth = self._camera.pixels(slate_place(rig))
         self._led = pixels[0] if depth[0] > 0 else None
         self._led_px = self._camera.size_px(LED_RADIUS_M, float(depth[0]))
@@ -130,6 +131,16 @@ class Painter:
             fall = np.exp(-(((columns - x) ** 2 + (rows - y) ** 2) / (2 * reach**2)))
             bright += fall[:, :, None] * (np.array(WARM, np.float32) * (0.36 * level))
         return np.clip(bright, 0, 255).astype(np.uint8)
+
+    def _empty_room(self) -> NDArray[np.uint8]:
+        """`_room`, drawn once for a room and a view: a session records many takes with the same."""
+        rig = self._rig
+        key = (rig.room.size_m, rig.microphone.position_m, rig.microphone.yaw_deg, rig.camera)
+        if key not in _ROOMS:
+            if len(_ROOMS) >= KEPT:
+                _ROOMS.pop(next(iter(_ROOMS)), None)
+            _ROOMS[key] = self._room()
+        return _ROOMS[key]
 
     def _room(self) -> NDArray[np.uint8]:
         """The empty room at twice the size."""

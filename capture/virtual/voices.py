@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import resample_poly
+from scipy.signal import butter, resample_poly, sosfilt
 
 from capture.virtual.utterance import active_rms
 from dsp.errors import DeviceError, InputError
@@ -23,6 +23,10 @@ ESPEAK_RATE_HZ = 22050
 SILENCE_S = 0.05  # left before and after the sentence
 MOST_CHARACTERS = 600
 PATIENCE_S = 30.0
+# Consonants of formant synthesis are weak and run together. With a pause of 20 ms between words and twice the
+# level above 2 kHz a recogniser understands more of it.
+WORD_GAP = "2"  # units of 10 ms
+BRIGHT_HZ = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,11 @@ class Voice:
 VOICES: dict[str, Voice] = {
     voice.name: voice
     for voice in (
-        Voice("voice_1", "en-us", 38, 140),
-        Voice("voice_2", "en-us+f2", 58, 135),
-        Voice("voice_3", "en-gb+m3", 22, 140),
-        Voice("voice_4", "en-gb+f4", 72, 140),
-        Voice("voice_5", "en-us+m7", 62, 145),
+        Voice("voice_1", "en-us", 38, 125),
+        Voice("voice_2", "en-us+f2", 58, 125),
+        Voice("voice_3", "en-gb+m3", 22, 130),
+        Voice("voice_4", "en-gb+f4", 72, 125),
+        Voice("voice_5", "en-us+m7", 62, 125),
     )
 }
 
@@ -75,6 +79,7 @@ def speak(text: str, voice: Voice) -> NDArray[np.float64]:
     edge = round(SILENCE_S * ESPEAK_RATE_HZ)
     spoken = np.pad(samples[loud[0] : loud[-1] + 1], edge)
     mono = resample_poly(spoken, 320, 147)
+    mono = mono + sosfilt(butter(1, BRIGHT_HZ, "highpass", fs=48000, output="sos"), mono)
     mono /= active_rms(mono)
     mono.setflags(write=False)
     return np.asarray(mono)
@@ -91,7 +96,7 @@ def _synthesise(text: str, voice: Voice) -> NDArray[np.float64]:
     command = [program, "-v", voice.espeak, "-p", str(voice.pitch), "-s", str(voice.words_per_minute)]
     try:
         done = subprocess.run(
-            [*command, "-b", "1", "--stdin", "--stdout"],
+            [*command, "-g", WORD_GAP, "-b", "1", "--stdin", "--stdout"],
             input=text.encode(),
             capture_output=True,
             timeout=PATIENCE_S,

