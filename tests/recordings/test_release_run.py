@@ -13,15 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from dsp.errors import CheckFailed, HearthError, InputError
 from recordings import Episode, StorageError
+from recordings.export_command import read_sizes
 from recordings.release.checksums import check_checksums
 from recordings.release.options import ReleaseOptions
 from recordings.release.run import export_release
 from recordings.release.video import copy_video
 from recordings.storage import sha256_file
-from tests.recordings.release_episodes import household
+from tests.recordings.release_episodes import accept, household, profile, record
 
 
 @pytest.fixture(scope="module")
@@ -259,3 +261,41 @@ def test_wrong_words_are_named(data, tmp_path):
     with pytest.raises(InputError, match="3 splits need 3 groups"):
         export_release(data[1]["e1"], "dcase", tmp_path / "r", split_by="room")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_people_who_appear_together_stay_together_or_are_left_out(tmp_path):
+    short = {"seconds": 0.3, "pictures": False}
+    for name, persons in (("a", ("p1",)), ("b", ("p2",)), ("c", ("p1", "p2"))):
+        told = profile(name, "s", persons[0], with_people=persons[1:], origin="virtual")
+        accept(record(tmp_path / "data", told, **short).path)
+    halves = {"train": 1.0, "test": 1.0}
+    with pytest.raises(InputError, match=r"there is 1 .*such as .*c \(p1, p2\).*--drop-mixed"):
+        export_release(tmp_path / "data", "dcase", tmp_path / "r", split_by="participant", sizes=halves)
+    made = export_release(
+        tmp_path / "data", "dcase", tmp_path / "r", split_by="participant", sizes=halves, mixed=True
+    )
+    assert [(one.path.name, one.code) for one in made.left_out] == [("c", "mixed")]
+    assert made.facts["numbers"]["splits"] == {"train": 1, "test": 1}
+
+
+def test_the_command_says_what_went_out_and_what_stayed(data, tmp_path):
+    from hearth import app
+
+    out = tmp_path / "r"
+    call = ["export", str(data[0]), "--to", "audiofolder", "--out", str(out), "--split-by", "participant"]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 0, done.output
+    first, note = done.stdout.splitlines()
+    assert first.startswith(f"{out}: 4 episodes as audiofolder (train 2, val 1, test 1), ")
+    assert "in 1 episode were beyond full scale" in note and "--sound float" in note
+    assert (out / "README.md").read_text().split("---")[2].strip().startswith("# r\n"), (
+        "named after the folder"
+    )
+
+
+def test_sizes_as_people_write_them():
+    assert read_sizes("70/15/15") == {"train": 70, "val": 15, "test": 15}
+    assert read_sizes("80/20") == {"train": 80, "test": 20}
+    for wrong in ("", "70", "1/2/3/4", "1/0/1", "a/b", "nan/1", "1/-1", "inf/1"):
+        with pytest.raises(InputError, match="--sizes"):
+            read_sizes(wrong)
