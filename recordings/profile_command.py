@@ -18,7 +18,8 @@ profile = typer.Typer(
 )
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout")]
 Paths = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="profile files, episode folders, or folders of either")
+    list[Path],
+    typer.Argument(metavar="PATH...", help="profile files, plans, episode folders, or folders of these"),
 ]
 
 

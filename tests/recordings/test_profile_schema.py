@@ -17,6 +17,7 @@ from recordings.combinations import profile_problems
 from recordings.ha_assist import read_assist_set
 from recordings.plan.builtin import virtual_home
 from recordings.plan.generate import make_plan
+from recordings.plan.store import plan_to_yaml
 from recordings.profile import Assert, Goal, Profile, profile_to_yaml
 from recordings.profile_schema import MEANINGS, profile_schema
 from recordings.simuhome import read_simuhome
@@ -127,6 +128,9 @@ def run(*arguments: Any) -> Any:
 
 
 def test_schema_and_check(tmp_path: Path, planned: list[Profile]) -> None:
+    plan = make_plan(*virtual_home(), 3, per_cell=1)
+    items = (msgspec.structs.replace(plan.items[0], skip=True), *plan.items[1:])
+    plan = msgspec.structs.replace(plan, items=items)
     assert json.loads(run("schema").stdout) == profile_schema()
     assert run("schema", "--out", tmp_path / "s.json").exit_code == 0
     assert json.loads((tmp_path / "s.json").read_text()) == profile_schema()
@@ -135,6 +139,10 @@ def test_schema_and_check(tmp_path: Path, planned: list[Profile]) -> None:
         (tmp_path / f"{one.id}.yaml").write_text(profile_to_yaml(one))
     result = run("check", tmp_path / f"{good.id}.yaml", "--complete", "--json")
     assert result.exit_code == 0 and json.loads(result.stdout)["results"][0]["ok"] is True
+    (tmp_path / "planned").mkdir()
+    (tmp_path / "planned" / "plan.yaml").write_text(plan_to_yaml(plan))
+    result = run("check", tmp_path / "planned", "--complete", "--json")
+    assert result.exit_code == 0 and len(json.loads(result.stdout)["results"]) == len(plan.items) - 1
     result = run("check", tmp_path, "--json")
     assert isinstance(result.exception, CheckFailed)
     rows = {row["profile"]: row for row in json.loads(result.stdout)["results"]}
