@@ -22,6 +22,7 @@ from bench.figures import end_of_part, figure, not_measured, note, peer, quick
 from edge.home.goals import check_goal
 from recordings.combinations import COMBINATIONS, profile_problems
 from recordings.evaluate.answers import Answer, collect
+from recordings.evaluate.episodes import profile_of_item
 from recordings.evaluate.evaluation import Share, evaluate
 from recordings.evaluate.goal_score import score_goal
 from recordings.evaluate.reference import chance, empty, perfect, shuffled
@@ -33,18 +34,14 @@ from recordings.simuhome import profile_of_simuhome, simuhome_of_profile
 
 SHARED = Path(os.environ.get("HEARTH_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SIMUHOME = SHARED / "episodes" / "simuhome"
-SAME = ("id", "grounding", "query", "feasibility", "difficulty", "request", "speaker", "target_device")
 SHUFFLES = 200
 SEED = 11
 
 
 def planned() -> list[Profile]:
     """The plan's items as profiles."""
-    made = []
-    for item in make_plan(*virtual_home(), SEED).items:
-        fields = {key: getattr(item, key) for key in (*SAME, "goal", "home", "staging")}
-        made.append(Profile(session="plan", created_utc="2026-01-01T00:00:00Z", origin="virtual", **fields))
-    return made
+    plan = make_plan(*virtual_home(), SEED)
+    return [profile_of_item(item, plan.name) for item in plan.items]
 
 
 def share(of: Share) -> float:
