@@ -92,7 +92,8 @@ class Seat:
         answer.setdefault("seconds", seconds)
         key = answer.pop("key", "")
         failed = answer["state"] == "failed"
-        outcome = Outcome(episode=place.name, output=self._output() if failed else "", **answer)
+        output = self._output()  # also of one that went well: it must not grow for ever
+        outcome = Outcome(episode=place.name, output=output if failed else "", **answer)
         if failed and outcome.kind != "storage":
             place.note_failure(key, outcome.kind, outcome.reason, outcome.output)
         if self._keeper is not None and self._keeper.poll() is not None:
