@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from recordings.episode import DOA_WINDOW_S, RELEASE_RATE_HZ
+from dsp.errors import InputError
+from recordings.episode import DOA_WINDOW_S, RELEASE_RATE_HZ, TRUTH
 from recordings.release.item import ReleaseItem
 
 FRAME_S = 0.1
@@ -32,7 +33,7 @@ _SAME = {
 Origin = Literal["truth", "tracked", "none"]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class SoundEvent:
     """A source in one frame. source: its number among those of its class, from 0. distance_m: None where
     nobody knows it."""
@@ -49,13 +50,24 @@ def sound_events(item: ReleaseItem) -> tuple[Origin, list[SoundEvent]]:
     """Where the events come from, and the events by frame, class and source.
 
     Frames count from the first frame of the released sound; a source is in a frame when it is heard for at
-    least half of it; its direction is that in the middle of the frame.
+    least half of it; its direction is that in the middle of the frame. Raises InputError for a truth.json of
+    another form.
     """
     truth = item.episode.truth()
     if isinstance(truth.get("sources"), list) and isinstance(truth.get("start_ns"), int):
-        return "truth", sorted(_true_events(item, truth))
-    found = sorted(_tracked_events(item))
+        try:
+            return "truth", sorted(_true_events(item, truth), key=_place)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(
+                f"{item.path / TRUTH}: its sources cannot be read ({type(error).__name__}: {error}); it needs"
+                " id, kind, active_s and path of each"
+            ) from None
+    found = sorted(_tracked_events(item), key=_place)
     return ("tracked" if found else "none"), found
+
+
+def _place(event: SoundEvent) -> tuple[int, int, int]:
+    return event.frame, event.class_index, event.source
 
 
 def _true_events(item: ReleaseItem, truth: Mapping[str, Any]) -> Iterator[SoundEvent]:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from dsp.errors import InputError
 from recordings import Episode
 from recordings.profile import Goal
 from recordings.release.checksums import check_checksums
@@ -207,6 +208,15 @@ def test_dcase_rows_are_those_of_the_truth(tmp_path):
     assert "e,origin" not in rows
     files = list(csv.DictReader((tmp_path / "out" / "files.csv").open()))
     assert [(row["episode"], row["events_from"], row["events"]) for row in files] == [("v1", "truth", "6")]
+
+
+def test_a_truth_of_another_form_is_an_error_that_names_it(tmp_path):
+    truth = {"sources": [{"id": "b", "kind": "talker", "path": [[0, 0, 0, 1]]}], "start_ns": START_NS}
+    told = profile("v1", "s", "p1", origin="virtual")
+    path = record(tmp_path / "data", told, truth=truth, seconds=0.3, pictures=False).path
+    accept(path)
+    with pytest.raises(InputError, match=r"truth.json: its sources cannot be read \(KeyError: 'active_s'\)"):
+        export_release(path, "dcase", tmp_path / "out")
 
 
 def test_dcase_tracked_events_are_said_to_be_tracked_and_have_no_distance(data, releases):
