@@ -200,7 +200,6 @@ def _formats(data: Path, work: Path, episodes: Episodes) -> dict[str, Release]:
         _read_back(name, work / name, episodes)
         export_release(data, name, work / f"{name}-again")
         first, again = _files(work / name), _files(work / f"{name}-again")
-        # The name of a data set is that of its folder only in the command; here both have the default one.
         differing = sum(first.get(key) != again.get(key) for key in set(first) | set(again))
         figure(f"release {name}: files that differ between two exports", differing, "files", "==", 0)
         figure(f"release {name}: problems by its checksums", len(check_checksums(work / name)), "", "==", 0)
@@ -252,6 +251,9 @@ def _validator(out: Path) -> None:
         return
     call = [sys.executable, "-c", "from bids_validator_deno import cli; cli()", "--format", "json", str(out)]
     done = subprocess.run(call, capture_output=True, check=False)
+    if not done.stdout:
+        not_measured(text, "", "==", 0, f"it does not start: {done.stderr.decode()[-80:].strip()}")
+        return
     issues = json.loads(done.stdout)["issues"]["issues"]
     figure(text, sum(issue["severity"] == "error" for issue in issues), "", "==", 0)
 
@@ -270,13 +272,11 @@ def _kills(data: Path, work: Path, wanted: Path, kills: int) -> None:
         "--out",
         str(out),
     ]
-    command += ["--name", "hearth-release", "--json"]
+    command += ["--json"]
     lot, hit, named = random.Random(3), 0, 0
     began = time.monotonic()
-    subprocess.run(
-        [*command[:-2], "hearth-release", "--json", "--out", str(work / "timed")],
-        cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True,
-    )  # fmt: skip
+    timed = [*command[:-2], str(work / "timed"), "--json"]
+    subprocess.run(timed, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
     whole_s = time.monotonic() - began
     for _ in range(kills):
         process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)

@@ -40,9 +40,7 @@ def export(
     ] = False,
     sound: Annotated[str, typer.Option(help="pcm24 (24-bit integers) or float")] = "pcm24",
     video: Annotated[bool, typer.Option("--video/--no-video", help="pictures go along")] = True,
-    name: Annotated[
-        str | None, typer.Option(help="name of the data set; default: that of the folder")
-    ] = None,
+    name: Annotated[str, typer.Option(help="name of the data set")] = "hearth-release",
     licence: Annotated[str, typer.Option("--licence", help="its licence by SPDX name, e.g. CC-BY-4.0")] = "",
     resume: Annotated[
         bool, typer.Option("--resume", help="be content with a folder that is of the very same already")
@@ -59,7 +57,7 @@ def export(
     if sound not in ("pcm24", "float"):
         raise InputError(f"--sound is pcm24 or float, not {sound!r}")
     options = ReleaseOptions(
-        name=out.name if name is None else name,
+        name=name,
         licence=licence,
         sound="float" if sound == "float" else "pcm24",
         video=video,

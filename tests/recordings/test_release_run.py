@@ -288,9 +288,10 @@ def test_the_command_says_what_went_out_and_what_stayed(data, tmp_path):
     first, note = done.stdout.splitlines()
     assert first.startswith(f"{out}: 4 episodes as audiofolder (train 2, val 1, test 1), ")
     assert "in 1 episode were beyond full scale" in note and "--sound float" in note
-    assert (out / "README.md").read_text().split("---")[2].strip().startswith("# r\n"), (
-        "named after the folder"
-    )
+    again = CliRunner().invoke(app, [*call[:5], str(tmp_path / "other"), *call[6:], "--json"])
+    told = json.loads((out / "release.json").read_text())
+    assert again.exit_code == 0 and json.loads(again.stdout)["key"] == told["key"]
+    assert files_of(out) == files_of(tmp_path / "other"), "the folder's name is not in it"
 
 
 def test_sizes_as_people_write_them():
