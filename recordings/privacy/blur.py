@@ -69,7 +69,7 @@ def blurred_copy(
     if faces_expected < 0:
         raise InputError(f"faces_expected is a number of persons, not {faces_expected}")
     first = first or CenterFace(0.3)
-    second = second or together(Cascades(5), CenterFace(0.4, zoom=1.5, mirrored=True))
+    second = second or together(Cascades(5), CenterFace(0.4, zoom=1.25, mirrored=True))
     times = summarise(source).times_ns
     if not times:
         raise InputError(f"{source}: holds no picture")

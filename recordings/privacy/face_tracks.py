@@ -21,7 +21,7 @@ F64 = NDArray[np.float64]
 REACH_S = 1.0
 MARGIN = (1.5, 1.7)  # of a box's width and height: hair, ears, chin
 BODY = (3.0, 4.5)  # of a face's width and height, from above the head down
-SURE, SURE_PICTURES = 0.5, 3
+SURE, SURE_PICTURES = 0.4, 3
 _JOIN_S = 3.0  # detections of one track may lie this far apart
 
 
