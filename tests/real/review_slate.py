@@ -33,11 +33,15 @@ LAMP = """(() => {
   for (let i = 1; i < spot.length; i += 4) green += spot[i];
   return green / 49;
 })()"""
-# Jumps, and gives the number of the picture that is drawn then: both of those it can be are decoded by now.
+# Jumps, and gives the number of the picture that is seen then, once it is drawn.
 JUMP = """new Promise((resolve) => {
   const audio = document.getElementById("sound");
-  const drawn = () => setTimeout(() => resolve(document.getElementById("picture").dataset.shown), 40);
-  audio.addEventListener("seeked", drawn, { once: true });
+  const look = () => {
+    const wanted = /· (\\d+) of/.exec(document.getElementById("picture-now").textContent)[1] - 1;
+    if (String(wanted) === document.getElementById("picture").dataset.shown) resolve(String(wanted));
+    else setTimeout(look, 5);
+  };
+  audio.addEventListener("seeked", () => setTimeout(look), { once: true });
   audio.currentTime = THERE;
 })"""
 # Notes each frame of the screen the lamp, and how loud each piece of sound is that leaves the element.
