@@ -198,7 +198,8 @@ def rewrite(
 
     What the model has written before is left alone, so that a run that was broken off goes on.
     """
-    from recordings.plan.rewrite import ChatModel, rewrite_plan
+    from recordings.chat_model import ChatModel
+    from recordings.plan.rewrite import rewrite_plan
     from recordings.plan.store import plan_file, read_plan, write_plan
     from recordings.terminal import counted, emit, progress
 

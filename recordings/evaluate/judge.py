@@ -7,29 +7,23 @@ reason, and has no vote; without two equal letters the answer is an error, never
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
-from dsp.errors import InputError
+from recordings.chat_model import ChatError, ChatModel
 from recordings.evaluate.answers import Answer
 from recordings.evaluate.goal_score import Scored
 from recordings.profile import Profile
 
 CALLS = 3
 KEY_VARIABLE = "HEARTH_JUDGE_KEY"  # sent as bearer token when it is set
-MOST_REPLY_BYTES = 1 << 20
 _LETTER = re.compile(r"^\W*([AB])\W*$")
 _SYSTEM = (
     "You check what an assistant in a home told a person. You are given the request, the truth and the"
@@ -76,21 +70,11 @@ class JudgeCounts:
 class Judge:
     """url: base of the endpoint, e.g. http://127.0.0.1:8080/v1; model: its name there. Thread-safe.
 
-    Raises InputError for a URL that is none of http or https.
+    Raises InputError for a URL or a name that is none.
     """
 
     def __init__(self, url: str, model: str, timeout_s: float = 60.0) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(
-                f"--judge takes the URL of an endpoint such as http://127.0.0.1:8080/v1, not {url!r}"
-            )
-        if not model.strip():
-            raise InputError("--judge needs --model: the name of the model at that endpoint")
-        base = url.rstrip("/")
-        self.url = base if base.endswith("/chat/completions") else f"{base}/chat/completions"
-        self.model = model
-        self.timeout_s = timeout_s
+        self._chat = ChatModel(url, model, key=os.environ.get(KEY_VARIABLE), timeout_s=timeout_s)
         self.counts = JudgeCounts()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -124,47 +108,12 @@ class Judge:
         """(letter, "") or (None, why it failed)."""
         if self._stopped.is_set():
             return None, "stopped"
-        body = {
-            "model": self.model,
-            "messages": messages,
-            "max_tokens": 16,
-            "temperature": 0.2,
-            "seed": number,
-        }
-        headers = {"Content-Type": "application/json"}
-        if os.environ.get(KEY_VARIABLE):
-            headers["Authorization"] = f"Bearer {os.environ[KEY_VARIABLE]}"
-        request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as reply:
-                content = _read(reply, time.monotonic() + self.timeout_s)
-        except urllib.error.HTTPError as error:
-            return None, f"HTTP {error.code}"
-        except TimeoutError:
-            return None, "time-out"
-        except urllib.error.URLError as error:
-            late = isinstance(error.reason, TimeoutError)
-            return None, "time-out" if late else f"no connection: {error.reason}"
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            return None, f"no reply: {type(error).__name__}"
-        try:
-            text = json.loads(content)["choices"][0]["message"]["content"]
-            match = _LETTER.match(text)
-        except (ValueError, KeyError, IndexError, TypeError):
-            return None, "the reply is no chat completion"
+            text = self._chat.complete(messages, max_tokens=16, temperature=0.2, seed=number)
+        except ChatError as error:
+            return None, error.short
+        match = _LETTER.match(text)
         return (match.group(1), "") if match else (None, "the reply is not one letter")
-
-
-def _read(reply: http.client.HTTPResponse, until_s: float) -> bytes:
-    """The whole reply. TimeoutError when it is not there in time: a slow one keeps each single read alive."""
-    content = b""
-    while chunk := reply.read1(1 << 16):
-        content += chunk
-        if time.monotonic() > until_s:
-            raise TimeoutError
-        if len(content) > MOST_REPLY_BYTES:
-            raise ValueError
-    return content
 
 
 def prompt(profile: Profile, answer: Answer) -> list[dict[str, str]]:

@@ -7,18 +7,13 @@ broken off and goes on where it stopped.
 
 from __future__ import annotations
 
-import http.client
-import json
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
-from dsp.errors import DeviceError, InputError
+from dsp.errors import DeviceError
+from recordings.chat_model import ChatModel
 from recordings.plan.model import Plan, PlanItem
 from recordings.plan.wording import room_words
 from recordings.plan.words import request_problems
@@ -26,7 +21,6 @@ from recordings.plan.words import request_problems
 TRIES = 2  # answers asked for per item; the second time with what was wrong
 SAVE_EVERY = 10
 GIVE_UP_AFTER = 3  # calls in a row without any answer
-MOST_ANSWER_BYTES = 1 << 20
 
 _SYSTEM = (
     "You rewrite spoken requests to a smart home for a recording. Answer with the new request only: one"
@@ -51,56 +45,6 @@ class Rewritten:
     kept: dict[str, str] = field(default_factory=dict)
     already: int = 0
     recorded: int = 0
-
-
-class ChatModel:
-    """A model behind `<endpoint>/chat/completions`. Raises InputError for an address that is none."""
-
-    def __init__(self, endpoint: str, model: str, *, key: str | None = None, timeout_s: float = 60.0) -> None:
-        parts = urllib.parse.urlsplit(endpoint)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"--endpoint takes an address like http://127.0.0.1:8080/v1, not {endpoint!r}")
-        if not model.strip():
-            raise InputError("--model takes the name of a model, not an empty text")
-        self.url = endpoint.rstrip("/") + "/chat/completions"
-        self.model = model
-        self._key, self._timeout_s = key, timeout_s
-
-    def complete(self, messages: list[dict[str, str]]) -> str:
-        """The text of the first choice. Raises DeviceError: no answer in time, an error, or no JSON of this
-        form."""
-        body = {"model": self.model, "messages": messages, "temperature": 0.8, "max_tokens": 200}
-        headers = {"Content-Type": "application/json"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
-        try:
-            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                data = _read(answer, time.monotonic() + self._timeout_s)
-        except urllib.error.HTTPError as error:
-            raise DeviceError(f"{self.url} answered {error.code} {error.reason}") from None
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise DeviceError(f"{self.url} did not answer: {reason}") from None
-        try:
-            text = json.loads(data)["choices"][0]["message"]["content"]
-        except (ValueError, KeyError, IndexError, TypeError):
-            raise DeviceError(f"{self.url} did not answer in the form of a chat completion") from None
-        if not isinstance(text, str):
-            raise DeviceError(f"{self.url} answered without a text")
-        return text
-
-
-def _read(answer: http.client.HTTPResponse, until_s: float) -> bytes:
-    """All of an answer, which may not drip for ever. Raises TimeoutError, an OSError."""
-    data = b""
-    while chunk := answer.read1(1 << 16):
-        data += chunk
-        if time.monotonic() > until_s:
-            raise TimeoutError("timed out")
-        if len(data) > MOST_ANSWER_BYTES:
-            break
-    return data
 
 
 def rewrite_plan(
@@ -158,7 +102,7 @@ def _written(item: PlanItem, model: ChatModel) -> tuple[str | None, str]:
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _brief(item)}]
     why = ""
     for _ in range(TRIES):
-        answer = model.complete(messages)
+        answer = model.complete(messages, temperature=0.8, max_tokens=200)
         text = _first_line(answer)
         problems = request_problems(item, text)
         if not problems:

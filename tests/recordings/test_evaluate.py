@@ -379,7 +379,7 @@ def test_the_command(tmp_path: Path) -> None:
         ((told, tmp_path / "none"), "no such file or folder"),
         ((told, folder, "--judge", "http://localhost:1/v1"), "belong together"),
         ((told, folder, "--csv", tmp_path / "none" / "t.csv"), "there is no folder"),
-        ((told, folder, "--judge", "localhost", "--model", "m"), "URL of an endpoint"),
+        ((told, folder, "--judge", "localhost", "--model", "m"), "address looks like"),
         ((told, folder, "--judge", "http://localhost:1", "--model", " "), "--model"),
     ):
         result = run(*arguments)

@@ -19,10 +19,11 @@ from typer.testing import CliRunner
 
 from dsp.errors import DeviceError, InputError
 from hearth import app
+from recordings.chat_model import ChatModel
 from recordings.plan.builtin import virtual_home
 from recordings.plan.generate import make_plan
 from recordings.plan.model import Plan, PlanItem
-from recordings.plan.rewrite import ChatModel, rewrite_plan
+from recordings.plan.rewrite import rewrite_plan
 from recordings.plan.sheet import COLUMNS, apply_csv, plan_to_csv
 from recordings.plan.spoken import clock_time, minutes, number
 from recordings.plan.store import read_plan, write_plan
@@ -320,7 +321,7 @@ def test_a_number_may_not_change(plan: Plan, server: ChatServer):
     [
         (b"<html>Welcome</html>", "not answer in the form"),
         (b'{"choices": []}', "not answer in the form"),
-        (b'{"choices": [{"message": {"content": 3}}]}', "without a text"),
+        (b'{"choices": [{"message": {"content": 3}}]}', "not answer in the form"),
         (500, "500"),
         (None, "did not answer: timed out"),
     ],
@@ -361,5 +362,5 @@ def test_recorded_and_skipped_items_are_not_asked_for(plan: Plan, server: ChatSe
 
 @pytest.mark.parametrize("endpoint", ["", "127.0.0.1:80", "file:///etc/passwd", "ftp://host/v1"])
 def test_only_web_addresses_are_asked(endpoint: str):
-    with pytest.raises(InputError, match="--endpoint takes an address"):
+    with pytest.raises(InputError, match="address looks like"):
         ChatModel(endpoint, "m")
