@@ -13,6 +13,7 @@ from bench.figures import run_modules
 PARTS = {
     "plan": "bench.recordings_plan",
     "session": "bench.recordings_session",
+    "review": "bench.recordings_review",
     "privacy": "bench.recordings_privacy",
     "release": "bench.recordings_release",
     "process": "bench.recordings_process",
