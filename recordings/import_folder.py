@@ -20,6 +20,7 @@ from recordings.folder_scan import Pair, Scan, scan_folder
 from recordings.importer import copy_name, import_take
 from recordings.marker import episodes_below, state_of
 from recordings.storage import sha256_file
+from recordings.writer import new_episode_id
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _import_one(
             note = "" if video is None or known.has_video(before, video) else "without this video"
             done.known.append(Imported(sounds, video, before, pair.by, note))
             return
-        known.clear_killed(sounds)
+        known.clear_killed(sounds, name)
         options: dict[str, Any] = {"session": session, "name": name, "calibration": calibration}
         episode = import_take(sounds, video, root, format, **options, report=report)
     except (HearthError, OSError) as error:
@@ -141,19 +142,24 @@ class _Known:
         for path in episodes_below(root) if root.is_dir() else []:
             try:
                 episode = Episode.open(path)
-            except HearthError:
-                continue  # what is broken is named by `hearth episodes`
+            except HearthError:  # what is broken is named by `hearth episodes`
+                if state_of(path) == "interrupted" and not _copies_in(path):
+                    self._killed.append(path)  # killed before it had a profile
+                continue
             if episode.profile.origin == "imported" and state_of(path) == "interrupted":
                 self._killed.append(path)
             elif episode.profile.origin == "imported" and state_of(path) == "finished":
                 self.add(episode)
 
-    def clear_killed(self, sounds: Sequence[Path]) -> None:
-        """Remove what a killed import of these files left: only where it is surely a copy of them."""
+    def clear_killed(self, sounds: Sequence[Path], name: str) -> None:
+        """Remove what a killed import of these files left: a folder of the take's name without any sound yet,
+        or one whose sound is surely a copy of theirs."""
+        slug = new_episode_id(name).split("-", 2)[2]
         for path in self._killed:
-            copies = sorted((path / ORIGINALS).iterdir()) if (path / ORIGINALS).is_dir() else []
-            first = next((copy for copy in copies if copy.name.endswith(copy_name(sounds[0]))), None)
-            if len(copies) <= len(sounds) and first is not None and _begins_like(first, sounds[0]):
+            copies = _copies_in(path)
+            first = next((c for c in copies if _final_name(c).endswith(copy_name(sounds[0]))), None)
+            empty = not copies and path.name.split("-", 2)[-1] == slug
+            if empty or (first is not None and len(copies) <= len(sounds) and _begins_like(first, sounds[0])):
                 shutil.rmtree(path, ignore_errors=True)
         self._killed = [path for path in self._killed if path.is_dir()]
 
@@ -177,6 +183,17 @@ class _Known:
         """Whether that episode holds this video."""
         stored = next(sha for path, _, sha in self._episodes if path == episode)
         return stored is not None and stored == sha256_file(video)
+
+
+def _copies_in(episode: Path) -> list[Path]:
+    """The sound files of an episode, also one that was being written."""
+    folder = episode / ORIGINALS
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _final_name(copy: Path) -> str:
+    """What a copy is called when it is whole (`storage.copy_exact`)."""
+    return copy.name[1:].removesuffix(".part") if copy.name.startswith(".") else copy.name
 
 
 def _begins_like(copy: Path, original: Path) -> bool:

@@ -150,6 +150,10 @@ def test_what_a_killed_import_left_is_replaced_and_nothing_else(tmp_path: Path):
     for episode in (other, taken):  # as kill -9 leaves it
         (episode.path / "manifest.json").unlink()
         (episode.path / "RECORDING.json").write_text("{}")
+    copy = taken.audio_paths[0]
+    begun = copy.with_name(f".{copy.name}.part")  # killed while it was copied
+    begun.write_bytes(copy.read_bytes()[:5000])
+    copy.unlink()
     done = import_folder(card, tmp_path / "data", report=False)
     assert [take.episode for take in done.imported] == [taken.path]
     assert Episode.open(taken.path).state == "finished" and Episode.open(other.path).state == "interrupted"
