@@ -1,7 +1,8 @@
 """The home twin: the devices of a room, their state, and what commands and writes do to it.
 
-Deterministic: the state depends only on the first state and the order of commands; nothing happens by
-itself yet (blinds and levels move at once, cycles do not end). Thread-safe.
+Deterministic: the state depends only on the first state and the order of commands. Nothing happens by itself
+in here: time, cycles that end and the air of rooms are in `edge.home.simulation`, around it. Blinds and
+levels move at once. Thread-safe.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ class Home:
 
     devices: what stands in the home; ids must be unique and types known.
     initial: device id -> {"1.OnOff.OnOff": True, ...}; what is not named has its default.
+    as_given: the first state is taken as it is, without what follows from it (a fan's speed from its being
+        on), and attributes that the type does not have are kept: they can be read, and nothing changes them.
+    thirds: fans are low up to 33 %, medium up to 66 %; else by the nearest of 33, 66, 100 %.
 
     Listeners are called with (device_id, changed attributes) after each change, in the thread that caused
     it, in the order of the changes. They may read the home, and should be quick. An exception of a listener
@@ -57,11 +61,17 @@ class Home:
     """
 
     def __init__(
-        self, devices: list[HomeDevice], initial: Mapping[str, Mapping[str, Value]] | None = None
+        self,
+        devices: list[HomeDevice],
+        initial: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        as_given: bool = False,
+        thirds: bool = False,
     ) -> None:
         self._devices: dict[str, HomeDevice] = {}
         self._state: dict[str, Attributes] = {}
         self._listeners: list[Listener] = []
+        self._as_given, self._thirds = as_given, thirds
         self._lock = threading.Lock()  # the state
         self._order = threading.RLock()  # one change, with its listeners, after the other
         initial = initial or {}
@@ -79,15 +89,19 @@ class Home:
         if unknown:
             raise InputError(f"the first state names the device {unknown[0]!r}, which the home does not have")
 
-    @staticmethod
-    def _first_state(device: HomeDevice, given: Mapping[str, Value]) -> Attributes:
+    def _first_state(self, device: HomeDevice, given: Mapping[str, Any]) -> Attributes:
         state = defaults(device.type)
         for path, value in given.items():
+            if self._as_given and not _in_schema(device.type, path):
+                state[path] = value
+                continue
             try:
                 _check_value(path, value, _attribute(device, path)[1])
             except HomeError as error:
                 raise InputError(f"the first state of {device.id!r}: {error}") from None
             state[path] = value
+        if self._as_given:
+            return state
         works = given.get("1.OperationalState.OperationalState") in (1, 2)
         plays = given.get("1.MediaPlayback.CurrentState") in (0, 1)
         if (works or plays) and "1.OnOff.OnOff" not in given:
@@ -96,7 +110,7 @@ class Home:
         rest = defaults(device.type)
         if "1.FanControl.PercentSetting" in given:
             rest["1.FanControl.FanMode"] = state["1.FanControl.FanMode"]
-        settle(rest, state)
+        settle(rest, state, self._thirds)
         return state
 
     @property
@@ -133,7 +147,9 @@ class Home:
     def read(self, device_id: str, path: str) -> Value:
         """One attribute, e.g. "1.OnOff.OnOff". Raises HomeError *_NOT_FOUND."""
         with self._lock:
-            _attribute(self._device(device_id), path)
+            device = self._device(device_id)
+            if not (isinstance(path, str) and path in self._state[device_id]):
+                _attribute(device, path)  # says which part of it is wrong
             return self._state[device_id][path]
 
     def command(
@@ -161,6 +177,8 @@ class Home:
         (type or range), UNSUPPORTED_MODE, DEPENDENCY_VIOLATION (needs the device on).
         """
         device = self._device(device_id)
+        if isinstance(path, str) and not _in_schema(device.type, path) and path in self._state[device_id]:
+            raise HomeError("READ_ONLY", f"{path} of {device_id} cannot be written")
         endpoint, attribute = _attribute(device, path)
         if not attribute.writable:
             raise HomeError("READ_ONLY", f"{path} of {device_id} cannot be written; a command changes it")
@@ -172,6 +190,11 @@ class Home:
             state[path] = value
 
         return self._change(device, f"write {path}", change)
+
+    def evolve(self, device_id: str, change: Callable[[Attributes], None]) -> CommandResult:
+        """What a device does by itself (a cycle ends, a sensor reads another value): `change` alters its
+        attributes in place. Raises HomeError DEVICE_NOT_FOUND."""
+        return self._change(self._device(device_id), "by itself", change)
 
     def describe(self) -> list[dict[str, Any]]:
         """Every device as plain data: id, type, name, room, position_m, attributes, commands."""
@@ -202,9 +225,14 @@ class Home:
                 before = self._state[self._device(device.id).id]
                 after = dict(before)
                 change(after)
-                settle(before, after)
+                settle(before, after, self._thirds)
+                for path, value in after.items():  # a mode that the device does not have
+                    if value != before.get(path) and _in_schema(device.type, path):
+                        _check_value(path, value, _attribute(device, path)[1])
                 self._state[device.id] = after
-            changed = {path: value for path, value in after.items() if value != before[path]}
+            changed = {
+                path: value for path, value in after.items() if path not in before or value != before[path]
+            }
             if changed:
                 for listener in list(self._listeners):
                     try:
@@ -214,10 +242,17 @@ class Home:
         return CommandResult(device.id, what, changed, dict(after))
 
 
+def _in_schema(device_type: str, path: str) -> bool:
+    parts = path.split(".")
+    if len(parts) != 3 or not parts[0].isdecimal():
+        return False
+    return parts[2] in DEVICE_TYPES[device_type].get(int(parts[0]), {}).get(parts[1], {})
+
+
 def _attribute(device: HomeDevice, path: str) -> tuple[int, Attribute]:
     """Endpoint and schema of an attribute path; HomeError *_NOT_FOUND says which part is wrong."""
     parts = path.split(".") if isinstance(path, str) else []
-    if len(parts) != 3 or not parts[0].isdigit():
+    if len(parts) != 3 or not parts[0].isdecimal():
         raise HomeError("ATTRIBUTE_NOT_FOUND", f"{path!r} is no path like 1.OnOff.OnOff")
     clusters = DEVICE_TYPES[device.type].get(int(parts[0]))
     if clusters is None:
@@ -231,6 +266,8 @@ def _attribute(device: HomeDevice, path: str) -> tuple[int, Attribute]:
 
 
 def _check_value(path: str, value: Any, attribute: Attribute) -> None:
+    if value is None and attribute.nullable:
+        return
     if type(value) is not attribute.kind:
         raise HomeError("VALIDATION_ERROR", f"{path} takes a {attribute.kind.__name__}, got {value!r}")
     if attribute.choices is not None and value not in attribute.choices:
@@ -262,7 +299,7 @@ def _find_command(device: HomeDevice, command: str, endpoint: int | None) -> tup
 
 def _check_args(
     device: HomeDevice, command: str, expected: tuple[Argument, ...], given: Mapping[str, Any]
-) -> dict[str, int]:
+) -> dict[str, Any]:
     def refuse(text: str) -> HomeError:
         return HomeError("COMMAND_INVALID_ARGS", f"{command} of {device.id}: {text}")
 
@@ -272,11 +309,18 @@ def _check_args(
     for name in given:
         if name not in names:
             raise refuse(f"unknown argument {name!r}; it takes {', '.join(names) or 'none'}")
-    checked = {}
+    checked: dict[str, Any] = {}
     for argument in expected:
         value = given.get(argument.name, argument.default)
         if value is None:
             raise refuse(f"the argument {argument.name!r} is missing")
+        if argument.text:
+            if not isinstance(value, str):
+                raise refuse(f"{argument.name} takes a text, got {value!r}")
+            checked[argument.name] = value
+            continue
+        if argument.flag and isinstance(value, bool):
+            value = int(value)
         if type(value) is not int or not argument.low <= value <= argument.high:
             raise refuse(f"{argument.name} takes {argument.low} to {argument.high}, got {value!r}")
         checked[argument.name] = value

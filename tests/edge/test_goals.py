@@ -119,9 +119,9 @@ def test_what_one_command_does_is_found_with_one_command(kind: str) -> None:
             continue  # steps are not searched, their ends are reached by value
         home = Home([thing], {"x": start})
         before = home.state("x")
-        args = {
-            n: 75 if n == "percent" else max(a["low"], 150) for n, a in known["args"].items() if a["required"]
-        }
+        colder = start.get("1.TemperatureControl.MinTemperature")
+        chosen = {"percent": 75, "new_mode": 2, "target_temperature": colder, "move_mode": 1}
+        args = {n: chosen.get(n, max(a["low"], 150)) for n, a in known["args"].items() if a["required"]}
         try:
             changed = home.command(
                 "x", f"{known['endpoint']}.{known['cluster']}.{known['command']}", args
@@ -131,7 +131,7 @@ def test_what_one_command_does_is_found_with_one_command(kind: str) -> None:
         orders = orders_to(thing, before, changed)
         assert orders is not None and len(orders) == (1 if changed else 0), (known, changed)
         tried += bool(changed)
-    assert tried
+    assert tried or kind == "heat_pump"  # its only command is a step
     assert orders_to(thing, start, {"9.OnOff.OnOff": True}) is None
 
 
@@ -175,7 +175,7 @@ def test_answers_are_those_of_the_twin() -> None:
 
 def test_what_the_twin_cannot_tell_is_said_and_is_no_verdict() -> None:
     for report, why in (
-        (state(("robot", "1.RVCRunMode.CurrentMode", 1)), "no device of type rvc"),
+        (state(("fan", "9.RVCRunMode.CurrentMode", 1)), "has no attribute 9.RVCRunMode.CurrentMode"),
         (state(("fan", "1.FanControl.RockSetting", 1)), "has no attribute 1.FanControl.RockSetting"),
         (
             checked(
