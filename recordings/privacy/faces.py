@@ -79,7 +79,9 @@ class CenterFace:
         rows, columns = np.nonzero(heat[0, 0] > self._threshold)
         if not len(rows):
             return nothing()
-        tall, wide = (np.exp(extent[0, i, rows, columns]) * _STRIDE for i in (0, 1))
+        # A weak hit can have any extent; larger than the picture means the whole picture.
+        most = np.log(np.array(size[::-1]) / _STRIDE)
+        tall, wide = (np.exp(np.minimum(extent[0, i, rows, columns], most[i])) * _STRIDE for i in (0, 1))
         y, x = (
             (place + offset[0, i, rows, columns] + 0.5) * _STRIDE for i, place in ((0, rows), (1, columns))
         )

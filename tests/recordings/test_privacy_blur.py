@@ -170,6 +170,17 @@ def test_the_network_finds_the_face_and_the_mirrored_face_in_the_same_place():
     assert abs(x + w / 2 - (20 + 18 + inner[1] / 2)) < 12 and 60 < y < 100 and 30 < w < 70 and h > w
 
 
+def test_weak_hits_of_the_network_are_never_larger_than_the_picture():
+    """At a threshold of nothing every place is a hit, whatever extent the network gives it."""
+    try:
+        detector = CenterFace(1e-6)
+    except MissingDependency as error:
+        pytest.skip(str(error))
+    boxes = detector(picture(3))
+    assert len(boxes) > 10 and np.isfinite(boxes).all()
+    assert boxes[:, 2].max() <= WIDTH + 1 and boxes[:, 3].max() <= HEIGHT + 1
+
+
 def test_tracks_are_filled_and_count_who_is_there_at_once():
     def one(x: float) -> np.ndarray:
         return np.array([[x, 50, 20, 24, 1]], np.float32)
