@@ -12,6 +12,7 @@ from bench.figures import run_modules
 
 PARTS = {
     "plan": "bench.recordings_plan",
+    "virtual": "bench.recordings_virtual",
     "session": "bench.recordings_session",
     "review": "bench.recordings_review",
     "privacy": "bench.recordings_privacy",
