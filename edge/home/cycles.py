@@ -24,6 +24,7 @@ DURATIONS = {
     "LaundryDryerControls.SelectedDrynessLevel": DRYER_S,
 }
 DISHWASHER_PHASES = (1, 6, 8, 9)  # ninths of the time at which each phase ends
+CYCLES = ("1.OperationalState", "1.RVCOperationalState")  # where a cycle is
 CLEANING_S, SEEKING_S, DOCKING_S = 1800, 10, 5  # robot vacuum
 IDLE = 1  # RVCRunMode
 
@@ -104,7 +105,7 @@ def pause_robot(attributes: Attributes, endpoint: int, *, resume: bool) -> None:
 
 def busy_path(attributes: Attributes) -> str | None:
     """`<endpoint>.<Cluster>` of a cycle that runs now and will end by itself; None without one."""
-    for cluster in ("1.OperationalState", "1.RVCOperationalState"):
+    for cluster in CYCLES:
         works = attributes.get(f"{cluster}.OperationalState") in (RUNNING, SEEKING_CHARGER)
         if works and attributes.get(f"{cluster}.CountdownTime") is not None:
             return cluster

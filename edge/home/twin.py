@@ -73,7 +73,7 @@ class Home:
         self._listeners: list[Listener] = []
         self._as_given, self._thirds = as_given, thirds
         self._lock = threading.Lock()  # the state
-        self._order = threading.RLock()  # one change, with its listeners, after the other
+        self.order = threading.RLock()  # held during a change with its listeners: one after the other
         initial = initial or {}
         for device in devices:
             if device.type not in DEVICE_TYPES:
@@ -122,7 +122,7 @@ class Home:
         """Other devices from now on; one that had its id and type before keeps its state. Nobody is told.
         Raises InputError as the constructor does, and then nothing has changed."""
         fresh = Home(devices)
-        with self._order, self._lock:
+        with self.order, self._lock:
             for device in devices:
                 before = self._devices.get(device.id)
                 if before is not None and before.type == device.type:
@@ -131,7 +131,7 @@ class Home:
 
     def listen(self, listener: Listener) -> None:
         """Call `listener(device_id, changed)` after every change from now on."""
-        with self._order:
+        with self.order:
             self._listeners.append(listener)
 
     def state(self, device_id: str) -> dict[str, Value]:
@@ -220,7 +220,7 @@ class Home:
         return device
 
     def _change(self, device: HomeDevice, what: str, change: Callable[[Attributes], None]) -> CommandResult:
-        with self._order:
+        with self.order:
             with self._lock:
                 before = self._state[self._device(device.id).id]
                 after = dict(before)

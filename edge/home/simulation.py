@@ -1,0 +1,199 @@
+"""The home in time: its devices, the air of its rooms, appliances that end, and what was scheduled.
+
+Each tick: devices first (cycles), then rooms, then workflows that are due. Deterministic: the same first
+state and the same calls at the same ticks give the same home, however the time between was cut into steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dsp.errors import InputError
+from edge.home.clock import TICKS_PER_S, HomeClock
+from edge.home.cycles import CYCLES, PAUSED, busy_path, finish, phase_at
+from edge.home.environment import RoomAir, Variable
+from edge.home.quirks import Quirks
+from edge.home.schema import Value
+from edge.home.twin import CommandResult, Home
+
+FURTHEST_TICK = 10 * 366 * 86400 * TICKS_PER_S  # ten years
+SENSORS: dict[str, Variable] = {
+    "1.Thermostat.LocalTemperature": "temperature",
+    "4.Thermostat.LocalTemperature": "temperature",
+    "2.RelativeHumidityMeasurement.MeasuredValue": "humidity",
+}
+LIMITS: dict[Variable, tuple[float, float]] = {"temperature": (-5000, 10000), "humidity": (0, 10000)}
+
+
+class Simulation:
+    """A home whose time passes when `advance_to` says so; see `edge.home.clock.RealTime` for real time.
+
+    home: its devices; commands may also be sent to it directly. rooms: room -> variable -> value in the
+    units of `edge.home.environment`; rooms that only devices name are usual ones. clock: its time of day.
+    Thread-safe. Raises InputError for rooms with unknown variables.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        rooms: Mapping[str, Mapping[str, float]] | None = None,
+        *,
+        clock: HomeClock | None = None,
+        quirks: Quirks | None = None,
+    ) -> None:
+        self.home = home
+        self.clock = clock or HomeClock("2026-01-01 08:00:00")
+        self.quirks = quirks or Quirks()
+        self._lock = home.order  # one lock: whoever changes a device holds it when `_changed` is told
+        self._tick = 0
+        self._due: Callable[[], int | None] = lambda: None
+        self._run_due: Callable[[], None] = lambda: None
+        states = dict(rooms or {})
+        names = dict.fromkeys([*states, *(device.room for device in home.devices)])
+        self._rooms = {name: RoomAir(states.get(name, {}), self.quirks) for name in names}
+        self._cycles: dict[str, tuple[str, int]] = {}  # device -> (cluster, tick at which it is done)
+        self._paused: dict[str, tuple[str, int]] = {}  # device -> (cluster, ticks left)
+        self._reading = False
+        for device in home.devices:
+            self._follow_cycle(device.id, home.state(device.id), {})
+        for name in self._rooms:
+            self._follow_room(name)
+        home.listen(self._changed)
+
+    # -- time
+
+    @property
+    def tick(self) -> int:
+        """Ticks of 0.1 s since the first moment."""
+        with self._lock:
+            return self._tick
+
+    @property
+    def time(self) -> str:
+        """The home's time of day."""
+        return self.clock.at(self.tick)
+
+    def on_due(self, due: Callable[[], int | None], run: Callable[[], None]) -> None:
+        """due(): the tick of the next thing that is scheduled; run(): do what is due at `tick`."""
+        with self._lock:
+            self._due, self._run_due = due, run
+
+    def advance_to(self, tick: int) -> None:
+        """Let time pass up to this tick. Raises InputError for a tick that is past, or years away."""
+        if isinstance(tick, bool) or not isinstance(tick, int) or not self.tick <= tick <= FURTHEST_TICK:
+            raise InputError(
+                f"time passes from tick {self.tick} on, to {FURTHEST_TICK} at most; {tick!r} is no such tick"
+            )
+        with self._lock:
+            while self._tick < tick:
+                ends = [end for _, end in self._cycles.values()]
+                due = self._due()
+                following = min([tick, *ends, *([] if due is None else [max(due, self._tick + 1)])])
+                following = max(following, self._tick + 1)
+                for room in self._rooms.values():
+                    room.run(following - self._tick)
+                self._tick = following
+                for device_id, (cluster, end) in list(self._cycles.items()):
+                    if end <= self._tick:
+                        del self._cycles[device_id]
+                        self._finish(device_id, cluster)
+                if due is not None and due <= self._tick:
+                    self._read_sensors()
+                    self._run_due()
+            self._read_sensors()
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.advance_to(self.tick + round(seconds * TICKS_PER_S))
+
+    # -- what is there
+
+    def rooms(self) -> dict[str, dict[Variable, float]]:
+        """room -> variable -> value now."""
+        with self._lock:
+            return {name: room.state() for name, room in self._rooms.items()}
+
+    def command(
+        self, device_id: str, command: str, args: Mapping[str, Any] | None = None, endpoint: int | None = None
+    ) -> CommandResult:
+        """As `Home.command`, between two ticks."""
+        with self._lock:
+            return self.home.command(device_id, command, args, endpoint)
+
+    def write(self, device_id: str, path: str, value: Value) -> CommandResult:
+        """As `Home.write`, between two ticks."""
+        with self._lock:
+            return self.home.write(device_id, path, value)
+
+    def done_at(self, device_id: str) -> int | None:
+        """The tick at which the cycle that runs now is done; None when none runs, or it has no known end."""
+        with self._lock:
+            cycle = self._cycles.get(device_id)
+            return None if cycle is None else cycle[1]
+
+    # -- inside
+
+    def _changed(self, device_id: str, changed: Mapping[str, Value]) -> None:
+        with self._lock:
+            if self._reading:
+                return
+            self._follow_cycle(device_id, self.home.state(device_id), changed)
+            room = next((d.room for d in self.home.devices if d.id == device_id), None)
+            if room in self._rooms:
+                self._follow_room(room)
+
+    def _follow_cycle(self, device_id: str, state: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
+        """Note when a cycle that runs now will be done; remember what is left of one that is paused."""
+        cluster = busy_path(dict(state))
+        if cluster is None:
+            before = self._cycles.pop(device_id, None)
+            if not any(state.get(f"{name}.OperationalState") == PAUSED for name in CYCLES):
+                self._paused.pop(device_id, None)
+            elif before is not None:
+                self._paused[device_id] = (before[0], before[1] - self._tick)
+            return
+        left = state[f"{cluster}.CountdownTime"] * TICKS_PER_S
+        if f"{cluster}.CountdownTime" in changed or device_id not in self._cycles:
+            if f"{cluster}.CountdownTime" not in changed:
+                left = self._paused.get(device_id, (cluster, left))[1]
+            self._cycles[device_id] = (cluster, self._tick + left)
+        self._paused.pop(device_id, None)
+
+    def _left(self, device_id: str, cluster: str) -> int | None:
+        """Ticks that a cycle still takes, running or paused."""
+        name, end = self._cycles.get(device_id, ("", 0))
+        if name == cluster:
+            return end - self._tick
+        name, left = self._paused.get(device_id, ("", 0))
+        return left if name == cluster else None
+
+    def _follow_room(self, name: str) -> None:
+        here = [d for d in self.home.devices if d.room == name]
+        self._rooms[name].follow((d.id, d.type, self.home.state(d.id)) for d in here)
+
+    def _finish(self, device_id: str, cluster: str) -> None:
+        self.home.evolve(device_id, lambda attributes: finish(attributes, cluster))
+
+    def _read_sensors(self) -> None:
+        """What devices measure and count down, into their attributes."""
+        states = {name: room.state() for name, room in self._rooms.items()}
+        for device in self.home.devices:
+            now = self.home.state(device.id)
+            read: dict[str, Any] = {}
+            for path, variable in SENSORS.items():
+                if path in now:
+                    low, high = LIMITS[variable]
+                    read[path] = int(min(max(states[device.room][variable], low), high))
+            for cluster in CYCLES:
+                left = self._left(device.id, cluster)
+                if left is not None:
+                    read[f"{cluster}.CountdownTime"] = -(-left // TICKS_PER_S)
+                    if now.get(f"{cluster}.CurrentPhase") is not None:
+                        read[f"{cluster}.CurrentPhase"] = phase_at(now, 1, left / TICKS_PER_S)
+            if any(now[path] != value for path, value in read.items()):
+                self._reading = True
+                try:
+                    self.home.evolve(device.id, lambda attributes, read=read: attributes.update(read))
+                finally:
+                    self._reading = False
