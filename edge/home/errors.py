@@ -12,6 +12,11 @@ ErrorType = Literal[
     "CLUSTER_NOT_FOUND",
     "ATTRIBUTE_NOT_FOUND",
     "COMMAND_NOT_FOUND",
+    "ROOM_NOT_FOUND",
+    "WORKFLOW_NOT_FOUND",
+    "DEVICE_ALREADY_EXISTS",
+    "TIMEOUT_ERROR",
+    "CONNECTION_ERROR",
     "READ_ONLY",
     "VALIDATION_ERROR",
     "DEPENDENCY_VIOLATION",
@@ -19,6 +24,13 @@ ErrorType = Literal[
     "UNSUPPORTED_MODE",
     "INVALID_STATE",
 ]
+
+STATUSES = {
+    "INVALID_STATE": 409,
+    "DEVICE_ALREADY_EXISTS": 409,
+    "TIMEOUT_ERROR": 408,
+    "CONNECTION_ERROR": 503,
+}
 
 
 class HomeError(HearthError):
@@ -36,4 +48,4 @@ class HomeError(HearthError):
         """The HTTP status that goes with the type."""
         if self.type.endswith("_NOT_FOUND"):
             return 404
-        return 409 if self.type == "INVALID_STATE" else 400
+        return STATUSES.get(self.type, 400)
