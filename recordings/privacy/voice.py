@@ -29,7 +29,8 @@ ORDER_PER_KHZ = 1.0
 ALPHA = (0.80, 0.90)  # beyond these bounds words suffer, within them voices stay alike
 _WANDER = 0.005  # of alpha, from frame to frame (standard deviation)
 _QUIET_DBFS, _ABOVE_FLOOR_DB = -65.0, 10.0
-MOST_TURN_DEG = 2.0
+MOST_TURN_DEG = 6.0  # about the uncertainty of a direction itself in a room
+_SURE = 0.5  # confidence of a direction that counts
 LEAST_CHANGE_DB = 3.0
 _RADIUS = 0.985  # of a pole at most: sharper ones ring
 
@@ -135,7 +136,7 @@ def voice_safe(
     again = np.concatenate([np.zeros((frame, 4)), changed, np.zeros((2 * frame, 4))])
     heard = starts[active]
     change = _change_db(padded[:, 0], again[:, 0], heard, frame, fs)
-    turn = _turn_deg(padded, again, heard, frame)
+    turn = _turn_deg(foa, changed, fs)
     if len(heard) and change < LEAST_CHANGE_DB:
         raise CheckFailed(f"{where}: its envelope changed by {change:.1f} dB only; no copy")
     if len(heard) and turn > MOST_TURN_DEG:
@@ -210,22 +211,19 @@ def _change_db(before: F64, after: F64, starts: NDArray[np.int64], frame: int, f
     return float(np.median(found)) if found else 0.0
 
 
-def _turn_deg(before: F64, after: F64, starts: NDArray[np.int64], frame: int) -> float:
-    """Median angle between the active intensity vectors Re(conj(W) (Y, Z, X)) before and after, over the bins
-    of short-time spectra (two frames long) that are within 20 dB of the strongest one of their frame.
+def _turn_deg(before: NDArray[np.float32], after: NDArray[np.float32], fs: int) -> float:
+    """Median angle between the directions that `dsp.estimate_doa` finds before and after, over the windows of
+    100 ms that are sure of one in both; 0 where there is none.
 
-    By bins, because the filter changes how much each frequency weighs: with two sources the vector over all
-    frequencies turns although that of none of them does.
+    The filter weighs frequencies anew, and in a room with echoes they do not all come from one direction, so
+    estimates move although no frequency's own direction does.
     """
-    found = []
-    window = np.hanning(2 * frame)[:, None]
-    for start in starts[:: max(1, len(starts) // 200)]:
-        a, b = (np.fft.rfft(x[start : start + 2 * frame] * window, axis=0) for x in (before, after))
-        power = np.abs(a[:, 0]) ** 2
-        strong = power > 1e-2 * power.max()
-        one, two = (np.real(np.conj(x[strong, :1]) * x[strong, 1:]) for x in (a, b))
-        size = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
-        cosine = np.sum(one * two, axis=1)[size > 0] / size[size > 0]
-        found.append(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
-    angles = np.concatenate([*found, np.zeros(0)])
-    return float(np.median(angles)) if len(angles) else 0.0
+    import dsp
+    from recordings.geometry import unit_from_direction
+
+    one, two = dsp.estimate_doa(before, fs), dsp.estimate_doa(after, fs)
+    sure = (one.confidence > _SURE) & (two.confidence > _SURE)
+    if not sure.any():
+        return 0.0
+    u, v = (unit_from_direction(found.azimuth_deg[sure], found.elevation_deg[sure]) for found in (one, two))
+    return float(np.median(np.degrees(np.arccos(np.clip(np.sum(u * v, axis=-1), -1, 1)))))
