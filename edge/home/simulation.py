@@ -15,7 +15,7 @@ from edge.home.cycles import CYCLES, PAUSED, busy_path, finish, phase_at
 from edge.home.environment import RoomAir, Variable
 from edge.home.quirks import Quirks
 from edge.home.schema import Value
-from edge.home.twin import CommandResult, Home
+from edge.home.twin import CommandResult, Home, in_schema
 
 FURTHEST_TICK = 10 * 366 * 86400 * TICKS_PER_S  # ten years
 SENSORS: dict[str, Variable] = {
@@ -179,12 +179,15 @@ class Simulation:
         """What devices measure and count down, into their attributes."""
         states = {name: room.state() for name, room in self._rooms.items()}
         for device in self.home.devices:
+            sensors = [path for path in SENSORS if in_schema(device.type, path)]
+            if not sensors and device.id not in self._cycles and device.id not in self._paused:
+                continue
             now = self.home.state(device.id)
             read: dict[str, Any] = {}
-            for path, variable in SENSORS.items():
-                if path in now:
-                    low, high = LIMITS[variable]
-                    read[path] = int(min(max(states[device.room][variable], low), high))
+            for path in sensors:
+                variable = SENSORS[path]
+                low, high = LIMITS[variable]
+                read[path] = int(min(max(states[device.room][variable], low), high))
             for cluster in CYCLES:
                 left = self._left(device.id, cluster)
                 if left is not None:

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from dsp.errors import InputError
@@ -92,7 +93,7 @@ class Home:
     def _first_state(self, device: HomeDevice, given: Mapping[str, Any]) -> Attributes:
         state = defaults(device.type)
         for path, value in given.items():
-            if self._as_given and not _in_schema(device.type, path):
+            if self._as_given and not in_schema(device.type, path):
                 state[path] = value
                 continue
             try:
@@ -177,7 +178,7 @@ class Home:
         (type or range), UNSUPPORTED_MODE, DEPENDENCY_VIOLATION (needs the device on).
         """
         device = self._device(device_id)
-        if isinstance(path, str) and not _in_schema(device.type, path) and path in self._state[device_id]:
+        if isinstance(path, str) and not in_schema(device.type, path) and path in self._state[device_id]:
             raise HomeError("READ_ONLY", f"{path} of {device_id} cannot be written")
         endpoint, attribute = _attribute(device, path)
         if not attribute.writable:
@@ -227,7 +228,7 @@ class Home:
                 change(after)
                 settle(before, after, self._thirds)
                 for path, value in after.items():  # a mode that the device does not have
-                    if value != before.get(path) and _in_schema(device.type, path):
+                    if value != before.get(path) and in_schema(device.type, path):
                         _check_value(path, value, _attribute(device, path)[1])
                 self._state[device.id] = after
             changed = {
@@ -242,7 +243,9 @@ class Home:
         return CommandResult(device.id, what, changed, dict(after))
 
 
-def _in_schema(device_type: str, path: str) -> bool:
+@lru_cache(maxsize=4096)
+def in_schema(device_type: str, path: str) -> bool:
+    """Whether a device type has this attribute."""
     parts = path.split(".")
     if len(parts) != 3 or not parts[0].isdecimal():
         return False

@@ -99,7 +99,8 @@ class Workflows:
         simulation.on_due(self._next_tick, self._run_due)
 
     def schedule(self, start_time: str, steps: Any, continue_on_error: bool = False) -> Workflow:
-        """Run steps at a time of the home's clock; the second that it is now means now. Success does not promise that the steps will succeed.
+        """Run steps at a time of the home's clock; the second that it is now means now. Success does not
+        promise that the steps will succeed.
 
         Raises HomeError VALIDATION_ERROR for a time that is past or no time, and for steps of another form.
         """
