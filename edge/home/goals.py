@@ -1,17 +1,22 @@
 """Is the goal of an episode what it says, in the home twin? Reachable by commands and not reached at the
 start when the request is feasible; really impossible when it is not.
 
-The twin is deterministic and nothing happens in it by itself yet: a cycle does not end, air does not change.
-What that leaves open is said under `not_checked`, with the reason; it is never taken for right or wrong.
+Time passes in the twin: appliances end when their countdown or their mode says so, and rooms are asked what
+their air and light do. What the home does not say (how long an appliance still runs, whether a lamp is lit)
+is left open under `not_checked`, with the reason; it is never taken for right or wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
+
+import msgspec
 
 from dsp.errors import InputError
+from edge.home.air_goals import movers, orders_that_move, unknown_of
+from edge.home.cycles import PAUSED, RUNNING, duration_s, finish
+from edge.home.goal_report import GoalReport
 from edge.home.reach import Order, orders_to, schema_of
 from edge.home.schema import DEVICE_TYPES, Value
 from edge.home.twin import Home, HomeDevice
@@ -19,18 +24,6 @@ from recordings.goal_rules import asked_asserts, is_busy, same_value
 from recordings.problem import Problem
 from recordings.profile import Assert, DeviceState, Goal, HomeState, Profile, RoomChange, Step, When
 
-ALIASES = {"window_covering_controller": "window_covering"}  # SimuHome's name of a type: the twin's
-# Which devices move the air or light of their room (SimuHome): type -> directions of each variable.
-MOVERS: dict[str, dict[str, tuple[str, ...]]] = {
-    "air_conditioner": {"temperature": ("increase", "decrease")},
-    "heat_pump": {"temperature": ("increase",)},
-    "fan": {"temperature": ("decrease",)},
-    "humidifier": {"humidity": ("increase",)},
-    "dehumidifier": {"humidity": ("decrease",)},
-    "air_purifier": {"pm10": ("decrease",)},
-    "on_off_light": {"illuminance": ("increase", "decrease")},
-    "dimmable_light": {"illuminance": ("increase", "decrease")},
-}
 # A device says itself between what an attribute can be set: attribute -> (least, most) beside it.
 LIMITS = {
     "TemperatureSetpoint": ("MinTemperature", "MaxTemperature"),
@@ -38,37 +31,7 @@ LIMITS = {
     "OccupiedCoolingSetpoint": ("MinCoolSetpointLimit", "MaxCoolSetpointLimit"),
     "OccupiedHeatingSetpoint": ("MinHeatSetpointLimit", "MaxHeatSetpointLimit"),
 }
-PERCENT = 100  # what a fan's PercentSetting can be at most
-
-
-@dataclass
-class GoalReport:
-    """What the twin says of a goal.
-
-    problems: what is wrong. not_checked: what the twin cannot tell, and why. orders: the commands that reach
-    a feasible goal. shown: why an infeasible request is infeasible.
-    """
-
-    problems: list[Problem] = field(default_factory=list)
-    not_checked: list[str] = field(default_factory=list)
-    orders: list[Order] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
-
-    @property
-    def verdict(self) -> Literal["ok", "wrong", "not checked"]:
-        """wrong: there is a problem. not checked: there is none, and something could not be told."""
-        if self.problems:
-            return "wrong"
-        return "not checked" if self.not_checked else "ok"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for --json."""
-        return {
-            "verdict": self.verdict,
-            "not_checked": self.not_checked,
-            "orders": [{"device": o.device_id, "command": o.command, "args": o.args} for o in self.orders],
-            "shown": self.shown,
-        }
+RUNS = "1.OperationalState.OperationalState"
 
 
 def check_goal(profile: Profile) -> GoalReport:
@@ -79,7 +42,7 @@ def check_goal(profile: Profile) -> GoalReport:
         missing = "goal" if goal is None else "home"
         report.not_checked.append(f"the profile has no {missing}")
         return report
-    check = _Check(home, report)
+    check = _Check(home, report, profile.source.get("format") == "simuhome")
     if goal.kind == "answer":
         check.answer(goal)
     elif goal.kind == "state":
@@ -111,8 +74,10 @@ def _absent_cue(profile: Profile) -> str | None:
 
 
 class _Check:
-    def __init__(self, home: HomeState, report: GoalReport) -> None:
+    def __init__(self, home: HomeState, report: GoalReport, as_given: bool) -> None:
+        self.home = home
         self.report = report
+        self._as_given = as_given  # SimuHome's states are whole, and stay as they are
         self.devices = {device.id: device for device in home.devices}
         self._states: dict[str, dict[str, Value]] = {}
 
@@ -127,15 +92,16 @@ class _Check:
 
     def _twin(self, device: DeviceState) -> HomeDevice | None:
         """The device for the twin, its state kept in `_states`; None, and the reason noted, without such."""
-        kind = ALIASES.get(device.type, device.type)
+        kind = device.type
         if kind not in DEVICE_TYPES:
-            self._open(f"{device.id}: the twin has no device of type {device.type} yet")
+            self._open(f"{device.id}: the twin has no device of type {device.type}")
             return None
         twin = HomeDevice(device.id, kind, device.name, device.room, device.position_m)
         if device.id not in self._states:
             given = {path: v for path, v in device.attributes.items() if schema_of(kind, path) is not None}
             try:
-                self._states[device.id] = Home([twin], {device.id: given}).state(device.id)
+                at_start = Home([twin], {device.id: given}, as_given=self._as_given)
+                self._states[device.id] = at_start.state(device.id)
             except InputError as error:
                 self._open(f"{device.id}: the twin cannot begin in its first state: {error}")
                 return None
@@ -165,7 +131,7 @@ class _Check:
             return "unknown"
         for path in wanted:
             if schema_of(twin.type, path) is None:
-                self._open(f"{device_id}: the twin's {twin.type} has no attribute {path} yet")
+                self._open(f"{device_id}: the twin's {twin.type} has no attribute {path}")
                 return "unknown"
         return orders_to(twin, self._states[device_id], wanted)
 
@@ -189,13 +155,16 @@ class _Check:
             twin = self._twin(device) if device is not None else None
             if twin is None:
                 continue
-            if schema_of(twin.type, one.attribute) is None:
-                self._open(f"{one.device_id}: the twin's {twin.type} has no attribute {one.attribute} yet")
-            elif not same_value(self._states[one.device_id][one.attribute], one.value):
+            state = self._states[one.device_id]
+            if self._as_given and device is not None:  # such a home keeps what its types do not have
+                state = {**device.attributes, **state}
+            if one.attribute not in state:
+                self._open(f"{one.device_id}: the twin's {twin.type} has no attribute {one.attribute}")
+            elif not same_value(state[one.attribute], one.value):
                 self._wrong(
                     "not_true",
                     f"the answer is {one.value!r}, but in the twin {one.attribute} of {one.device_id} is"
-                    f" {self._states[one.device_id][one.attribute]!r}",
+                    f" {state[one.attribute]!r}",
                 )
 
     # -- Q2 to Q4
@@ -207,17 +176,11 @@ class _Check:
         if goal.steps:
             self._schedule(goal.steps)
         for change in goal.changes:
-            able = list(self._movers(change))
-            if not able:
-                self._wrong(
-                    "unreachable",
-                    f"no device in {change.room} can {change.direction} its {change.variable} any further",
-                )
-            else:
-                self._open(
-                    f"{change.variable} of {change.room}: {', '.join(able)} can {change.direction} it, but"
-                    " how far is not known: the twin has no air and no light yet"
-                )
+            orders = self._move(change)
+            if orders is None:
+                self._wrong("unreachable", _cannot(change))
+            elif orders != "unknown":
+                self.report.orders += orders
 
     def _at_start(self, goal: Goal) -> None:
         asked = asked_asserts(goal)
@@ -230,14 +193,46 @@ class _Check:
             if device is None or twin is None or schema_of(twin.type, one.attribute) is None:
                 return
             if goal.steps and is_busy(device):
-                self._open(f"{device.id} is running, and in the twin a cycle does not end by itself yet")
+                self._at_start_in_time(goal.steps)
                 return
             holding.append(same_value(self._states[one.device_id][one.attribute], one.value))
         if all(holding):
             self._wrong("satisfied", "the goal holds in the twin before anybody did anything")
 
+    def _at_start_in_time(self, steps: tuple[Step, ...]) -> None:
+        """As `_at_start`, where appliances run: the home is left alone until the last step is over."""
+        from edge.home.loading import simulation_of_home
+        from edge.home.simuhome_score import scheduled_goals
+
+        asked = {a.device_id for step in steps for a in step.asserts}
+        for device_id in sorted(asked):
+            if is_busy(self.devices[device_id]) and self._end_min(device_id) is None:
+                self._open(self._no_end(device_id))
+                return
+        goals = []
+        for step in steps:
+            time = self._time(step.when, ())
+            if time is None or time < 0:
+                return  # what it waits for never comes by itself
+            when = {"at_tick": round(time * 600), "tolerance_ticks": round(step.when.tolerance_s * 10)}
+            targets = [
+                {"device_id": a.device_id, "asserts": [{"attribute": a.attribute, "value": a.value}]}
+                for a in step.asserts
+            ]
+            goals.append({"when": when, "targets": targets})
+        here = tuple(device for device in self.home.devices if device.id in asked)
+        home = msgspec.structs.replace(self.home, devices=here, room_states={})
+        simulation = simulation_of_home(home, as_given=self._as_given).simulation
+        if all(part.met for part in scheduled_goals(goals, simulation)):
+            self._wrong("satisfied", "the goal holds in the twin, in its time, before anybody did anything")
+
+    def _no_end(self, device_id: str) -> str:
+        state = self.devices[device_id].attributes.get(RUNS) if device_id in self.devices else None
+        why = "it is paused" if state == PAUSED else "how long it runs is not known"
+        return f"when {device_id} is done is not known: {why}"
+
     def _schedule(self, steps: tuple[Step, ...]) -> None:
-        times = [self._time(step.when) for step in steps]
+        times = [self._time(step.when, steps) for step in steps]
         for n, m, path in _contrary(steps, times):
             self._wrong("unreachable", f"goal.steps[{n}] and [{m}] want two values of {path} at one time")
         order = list(range(len(steps)))
@@ -251,7 +246,20 @@ class _Check:
             when = steps[number].when
             if when.anchor_device is not None:
                 self._anchor(when.anchor_device, steps)
+            self._let_pass(times[number], steps)
             self._reach(steps[number].asserts, f"goal.steps[{number}]")
+
+    def _let_pass(self, time: float | None, steps: tuple[Step, ...]) -> None:
+        """Cycles that are done before this time are over in `_states`."""
+        if time is None:
+            return
+        for device_id in {a.device_id for step in steps for a in step.asserts}:
+            if device_id not in self.devices or self._twin(self.devices[device_id]) is None:
+                continue
+            state = self._states[device_id]
+            end = self._end_min(device_id, steps)
+            if state.get(RUNS) == RUNNING and end is not None and end <= time:
+                finish(state, "1.OperationalState")
 
     def _anchor(self, device_id: str, steps: tuple[Step, ...]) -> None:
         device = self.devices.get(device_id)
@@ -259,34 +267,48 @@ class _Check:
             self._wrong("unreachable", f"the schedule waits for {device_id!r}, which is not in the home")
         elif not is_busy(device) and not _starts(steps, device_id) and _cycle(device) is not None:
             self._wrong("unreachable", f"the schedule waits until {device_id} is done, but it is not running")
-        elif self._end_min(device_id) is None:
-            self._open(
-                f"when {device_id} is done is not known: in the twin a cycle does not end by itself yet"
-            )
+        elif self._end_min(device_id, steps) is None:
+            self._open(self._no_end(device_id))
 
-    def _end_min(self, device_id: str) -> float | None:
+    def _end_min(self, device_id: str, steps: tuple[Step, ...] = ()) -> float | None:
+        """When a cycle is done, in minutes: by the countdown of one that runs, or of one that a step starts
+        by its mode."""
         device = self.devices.get(device_id)
-        left = None if device is None else device.attributes.get("1.OperationalState.CountdownTime")
-        return left / 60 if isinstance(left, int | float) and not isinstance(left, bool) else None
+        if device is None:
+            return None
+        left = device.attributes.get("1.OperationalState.CountdownTime")
+        if isinstance(left, int | float) and not isinstance(left, bool):
+            return None if device.attributes.get(RUNS) == PAUSED else left / 60
+        if is_busy(device):
+            return None
+        for step in steps:
+            started = {a.attribute: a.value for a in step.asserts if a.device_id == device_id}
+            begin = step.when.at_min
+            if started.get(RUNS) == RUNNING and begin is not None and self._twin(device) is not None:
+                seconds = duration_s({**self._states[device_id], **started}, 1)
+                return None if seconds is None else begin + seconds / 60
+        return None
 
-    def _time(self, when: When) -> float | None:
+    def _time(self, when: When, steps: tuple[Step, ...]) -> float | None:
         """Minutes after the episode began, of the relative time where there are two."""
         if when.anchor_device is not None:
-            end = self._end_min(when.anchor_device)
+            end = self._end_min(when.anchor_device, steps)
             return None if end is None else end + when.offset_min
         return when.offset_min if when.at_min is not None and when.offset_min else when.at_min
 
-    def _movers(self, change: RoomChange) -> Iterator[str]:
-        """Devices of the room that can move the variable that way: one that has more to give, or one that
-        works against it and can be switched off."""
-        for device in self.devices.values():
-            ways = MOVERS.get(ALIASES.get(device.type, device.type), {}).get(change.variable, ())
-            if device.room != change.room or not ways:
-                continue
-            if (change.direction in ways and _has_more(device, change)) or _works_against(
-                device, change, ways
-            ):
-                yield device.id
+    def _move(self, change: RoomChange) -> list[Order] | Literal["unknown"] | None:
+        """Commands that move a room's air or light that way; None: nothing can."""
+        devices = list(self.devices.values())
+        able = list(movers(devices, change))
+        if not able:
+            return None
+        orders = orders_that_move(self.home, change, self._as_given)
+        unknown = [] if orders is not None else unknown_of(devices, able)
+        if unknown:
+            where = f"{change.variable} of {change.room}"
+            self._open(f"{where}: the home does not say what {', '.join(unknown)} does now")
+            return "unknown"
+        return orders
 
     # -- infeasible
 
@@ -303,15 +325,16 @@ class _Check:
             self._impossible(device_id, asked) for device_id in dict.fromkeys(a.device_id for a in asked)
         ]
         for change in goal.changes:
-            able = list(self._movers(change))
-            text = f"no device in {change.room} can {change.direction} its {change.variable} any further"
-            reasons.append(text if not able else None)
+            orders = self._move(change)
+            reasons.append(_cannot(change) if orders is None else None)
+            if orders is not None and orders != "unknown":
+                self.report.orders += orders
         shown = [reason for reason in reasons if reason]
         if shown:  # one impossible part makes the whole request so
             self.report.shown += shown
             self.report.not_checked[:] = before
         elif self.report.not_checked == before:
-            done = "; ".join(str(order) for order in self.report.orders) or "a device of the room moves it"
+            done = "; ".join(str(order) for order in self.report.orders) or "it is so already"
             self.report.orders.clear()
             self._wrong("feasible", f"{kind or 'a refusal'}, but the home can do what was asked for: {done}")
 
@@ -324,12 +347,12 @@ class _Check:
             beyond = _beyond_own_limits(device, one)
             if beyond:
                 return beyond
-        kind = ALIASES.get(device.type, device.type)
+        kind = device.type
         wanted: dict[str, Value] = {}
         for one in mine:
             if kind in DEVICE_TYPES and schema_of(kind, one.attribute) is None:
                 if one.attribute in device.attributes:
-                    self._open(f"{device_id}: the twin's {kind} has no attribute {one.attribute} yet")
+                    self._open(f"{device_id}: the twin's {kind} has no attribute {one.attribute}")
                     return None
                 return f"{device_id} is a {kind} and has no {one.attribute}"
             if one.value is not None:  # None: it was asked for, and it can be read
@@ -346,7 +369,7 @@ class _Check:
         if not goal.steps:
             self._open("the goal does not say which times were asked for (steps)")
             return
-        times = [self._time(step.when) for step in goal.steps]
+        times = [self._time(step.when, goal.steps) for step in goal.steps]
         shown: list[str] = []
         unknown: list[str] = []
         for number, step in enumerate(goal.steps):
@@ -361,10 +384,7 @@ class _Check:
             elif when.at_min is not None and (when.anchor_device or when.offset_min):
                 told = times[number]
                 if told is None:
-                    unknown.append(
-                        f"{where}: when {when.anchor_device} is done is not known: in the twin a cycle does"
-                        " not end by itself yet"
-                    )
+                    unknown.append(f"{where}: {self._no_end(when.anchor_device or '')}")
                 elif abs(told - when.at_min) * 60 > when.tolerance_s:
                     shown.append(f"{where}: {when.at_min:g} min from now is not {told:g} min from now")
         for n, m, path in _contrary(goal.steps, times):
@@ -377,6 +397,10 @@ class _Check:
             self._wrong(
                 "feasible", "temporal_contradiction, but the times of goal.steps agree with each other"
             )
+
+
+def _cannot(change: RoomChange) -> str:
+    return f"no device in {change.room} can {change.direction} its {change.variable} any further"
 
 
 def _contrary(steps: tuple[Step, ...], times: list[float | None]) -> Iterator[tuple[int, int, str]]:
@@ -408,33 +432,6 @@ def _starts(steps: tuple[Step, ...], device_id: str) -> bool:
         for step in steps
         for a in step.asserts
     )
-
-
-def _has_more(device: DeviceState, change: RoomChange) -> bool:
-    """Whether a device has anything left to give. What the home does not say counts as left."""
-    attributes = device.attributes
-    on = attributes.get("1.OnOff.OnOff")
-    if change.variable == "illuminance":
-        if change.direction == "decrease":
-            return on is not False
-        level = attributes.get("1.LevelControl.CurrentLevel")
-        most = attributes.get("1.LevelControl.MaxLevel", 254)
-        return on is not True or (isinstance(level, int) and isinstance(most, int) and level < most)
-    percent = attributes.get("1.FanControl.PercentSetting")
-    full = on is True and percent == PERCENT
-    return not full or device.type == "air_conditioner"  # that one has a setpoint as well
-
-
-def _works_against(device: DeviceState, change: RoomChange, ways: tuple[str, ...]) -> bool:
-    """Whether the device works now, the other way: then switching it off helps."""
-    if change.variable == "illuminance" or not any(way != change.direction for way in ways):
-        return False
-    if device.attributes.get("1.OnOff.OnOff") is False:
-        return False
-    mode = next((v for p, v in device.attributes.items() if p.endswith("Thermostat.SystemMode")), None)
-    if mode is not None:  # 3 cools, 4 heats
-        return mode == (4 if change.direction == "decrease" else 3)
-    return device.attributes.get("1.OnOff.OnOff") is True
 
 
 def _beyond_own_limits(device: DeviceState, one: Assert) -> str | None:

@@ -14,7 +14,7 @@ from edge.home.clock import TICKS_PER_S, HomeClock
 from edge.home.cycles import CYCLES, PAUSED, busy_path, finish, phase_at
 from edge.home.environment import RoomAir, Variable
 from edge.home.quirks import Quirks
-from edge.home.schema import Value
+from edge.home.schema import DEVICE_TYPES, Value
 from edge.home.twin import CommandResult, Home, in_schema
 
 FURTHEST_TICK = 10 * 366 * 86400 * TICKS_PER_S  # ten years
@@ -23,6 +23,7 @@ SENSORS: dict[str, Variable] = {
     "4.Thermostat.LocalTemperature": "temperature",
     "2.RelativeHumidityMeasurement.MeasuredValue": "humidity",
 }
+SENSING = {kind: [path for path in SENSORS if in_schema(kind, path)] for kind in DEVICE_TYPES}
 LIMITS: dict[Variable, tuple[float, float]] = {"temperature": (-5000, 10000), "humidity": (0, 10000)}
 
 
@@ -179,7 +180,7 @@ class Simulation:
         """What devices measure and count down, into their attributes."""
         states = {name: room.state() for name, room in self._rooms.items()}
         for device in self.home.devices:
-            sensors = [path for path in SENSORS if in_schema(device.type, path)]
+            sensors = SENSING[device.type]
             if not sensors and device.id not in self._cycles and device.id not in self._paused:
                 continue
             now = self.home.state(device.id)
