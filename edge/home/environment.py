@@ -26,6 +26,7 @@ USUAL: dict[Variable, float] = {"temperature": 2200.0, "humidity": 4500.0, "illu
 AIR: tuple[Variable, ...] = ("temperature", "humidity", "pm10")
 COOL, HEAT, FAN, HUMIDIFY, DEHUMIDIFY, PURIFY = range(6)
 LAMP_LUX = 500.0  # of a lamp that is on; a dimmable one gives its share of level 254
+MOST = 1e9  # of any value of a room
 Floats = NDArray[np.float64]
 
 
@@ -107,15 +108,15 @@ class RoomAir:
     """Air and light of one room.
 
     state: variable -> value at the start; one that is not named is usual for a room (`USUAL`). Raises
-    InputError for an unknown variable or a value that is no finite number.
+    InputError for an unknown variable or a value that is no finite number up to `MOST`.
     """
 
     def __init__(self, state: Mapping[str, float], quirks: Quirks) -> None:
         for name, value in state.items():
-            good = isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
+            good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST
             if name not in VARIABLES or not good:
                 raise InputError(f"a room has {', '.join(VARIABLES)} as numbers, not {name} = {value!r}")
-        whole = {**USUAL, **state}
+        whole: dict[str, float] = {str(name): value for name, value in (*USUAL.items(), *state.items())}
         self._air = np.array([whole[name] for name in AIR], dtype=np.float64)
         self._base = self._air.copy()
         self._dark_lux = float(whole["illuminance"])

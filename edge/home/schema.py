@@ -196,7 +196,7 @@ class Argument:
 _TRANSITION = (Argument("transition_time", 0, 65535, 0),)  # taken and ignored: levels move at once
 _STEP = (Argument("step_mode", 0, 1), Argument("step_size", 1, 254))
 _MOVE = (Argument("move_mode", 0, 1), Argument("rate", 0, 255, 255))
-_NEW_MODE = {"ChangeToMode": (Argument("new_mode", 0, 65535),)}
+_NEW_MODE: dict[str, tuple[Argument, ...]] = {"ChangeToMode": (Argument("new_mode", 0, 65535),)}
 
 # Commands of each cluster. What they do is in edge/home/actions.py.
 COMMANDS: dict[str, dict[str, tuple[Argument, ...]]] = {

@@ -192,7 +192,7 @@ def _holds(target: Mapping[str, Any], simulation: Simulation) -> tuple[bool, str
 def _judged(
     episode: Mapping[str, Any], answer: str, judge: Judge | None, actions: tuple[Part, ...]
 ) -> EpisodeScore:
-    votes = []
+    votes: list[Part] = []
     for number in range(JUDGE_CALLS):
         try:
             if judge is None:

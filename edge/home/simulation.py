@@ -13,9 +13,10 @@ from dsp.errors import InputError
 from edge.home.clock import TICKS_PER_S, HomeClock
 from edge.home.cycles import CYCLES, PAUSED, busy_path, finish, phase_at
 from edge.home.environment import RoomAir, Variable
+from edge.home.errors import HomeError
 from edge.home.quirks import Quirks
 from edge.home.schema import DEVICE_TYPES, Value
-from edge.home.twin import CommandResult, Home, in_schema
+from edge.home.twin import CommandResult, Home, HomeDevice, in_schema
 
 FURTHEST_TICK = 10 * 366 * 86400 * TICKS_PER_S  # ten years
 SENSORS: dict[str, Variable] = {
@@ -127,6 +128,25 @@ class Simulation:
         with self._lock:
             return self.home.write(device_id, path, value)
 
+    def add_device(self, device: HomeDevice, initial: Mapping[str, Any] | None = None) -> None:
+        """As `Home.add_device`; its room must be there. Raises HomeError ROOM_NOT_FOUND as well."""
+        with self._lock:
+            if device.room not in self._rooms:
+                raise HomeError("ROOM_NOT_FOUND", f"there is no room {device.room!r} in this home")
+            self.home.add_device(device, initial)
+            self._follow_cycle(device.id, self.home.state(device.id), {})
+            self._follow_room(device.room)
+
+    def remove_device(self, device_id: str) -> None:
+        """As `Home.remove_device`."""
+        with self._lock:
+            room = next((d.room for d in self.home.devices if d.id == device_id), None)
+            self.home.remove_device(device_id)
+            self._cycles.pop(device_id, None)
+            self._paused.pop(device_id, None)
+            if room is not None:
+                self._follow_room(room)
+
     def done_at(self, device_id: str) -> int | None:
         """The tick at which the cycle that runs now is done; None when none runs, or it has no known end."""
         with self._lock:
@@ -198,6 +218,13 @@ class Simulation:
             if any(now[path] != value for path, value in read.items()):
                 self._reading = True
                 try:
-                    self.home.evolve(device.id, lambda attributes, read=read: attributes.update(read))
+                    self.home.evolve(device.id, _taking(read))
                 finally:
                     self._reading = False
+
+
+def _taking(read: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    def take(attributes: dict[str, Any]) -> None:
+        attributes.update(read)
+
+    return take

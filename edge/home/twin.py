@@ -130,6 +130,22 @@ class Home:
                     fresh._state[device.id] = self._state[device.id]
             self._devices, self._state = fresh._devices, fresh._state
 
+    def add_device(self, device: HomeDevice, initial: Mapping[str, Any] | None = None) -> None:
+        """One more device. Raises HomeError DEVICE_ALREADY_EXISTS; InputError as the constructor does."""
+        fresh = Home([device], {device.id: initial or {}}, as_given=self._as_given, thirds=self._thirds)
+        with self.order, self._lock:
+            if device.id in self._devices:
+                raise HomeError("DEVICE_ALREADY_EXISTS", f"there is a device {device.id!r} already")
+            self._devices = {**self._devices, device.id: device}
+            self._state[device.id] = fresh._state[device.id]
+
+    def remove_device(self, device_id: str) -> None:
+        """Take a device out. Raises HomeError DEVICE_NOT_FOUND."""
+        with self.order, self._lock:
+            gone = self._device(device_id)
+            self._devices = {name: device for name, device in self._devices.items() if name != gone.id}
+            del self._state[gone.id]
+
     def listen(self, listener: Listener) -> None:
         """Call `listener(device_id, changed)` after every change from now on."""
         with self.order:

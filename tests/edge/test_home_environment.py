@@ -150,6 +150,6 @@ def test_time_may_be_cut_as_one_likes(cuts: list[int], latched: bool) -> None:
 
 
 def test_bad_rooms_are_refused() -> None:
-    for state in ({"smell": 1.0}, {"pm10": float("nan")}, {"pm10": True}):
+    for state in ({"smell": 1.0}, {"pm10": float("nan")}, {"pm10": 10**400}, {"pm10": True}):
         with pytest.raises(InputError, match="a room has"):
             RoomAir(state, Quirks())
