@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from dsp.errors import InputError
+
+log = logging.getLogger(__name__)
 
 TICK_S = 0.1
 TICKS_PER_S = 10
@@ -89,4 +92,8 @@ class RealTime:
 
     def _run(self) -> None:
         while not self._stop.wait(TICK_S):
-            self.catch_up()
+            try:
+                self.catch_up()
+            except InputError as error:  # as far as a home's time goes
+                log.warning("the home's time stands still: %s", error)
+                return

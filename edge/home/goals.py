@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-import msgspec
-
 from dsp.errors import InputError
 from edge.home.air_goals import movers, orders_that_move, unknown_of
 from edge.home.cycles import PAUSED, RUNNING, duration_s, finish
@@ -31,6 +29,8 @@ LIMITS = {
     "OccupiedCoolingSetpoint": ("MinCoolSetpointLimit", "MaxCoolSetpointLimit"),
     "OccupiedHeatingSetpoint": ("MinHeatSetpointLimit", "MaxHeatSetpointLimit"),
 }
+FURTHEST_MIN = 31 * 24 * 60  # how long a home is left alone to see what happens by itself
+LONGEST_WINDOW_S = 3600.0
 RUNS = "1.OperationalState.OperationalState"
 
 
@@ -214,6 +214,9 @@ class _Check:
             time = self._time(step.when, ())
             if time is None or time < 0:
                 return  # what it waits for never comes by itself
+            if time > FURTHEST_MIN or not 0 <= step.when.tolerance_s <= LONGEST_WINDOW_S:
+                self._open("the schedule is too far away, or too long, to wait for it in the twin")
+                return
             when = {"at_tick": round(time * 600), "tolerance_ticks": round(step.when.tolerance_s * 10)}
             targets = [
                 {"device_id": a.device_id, "asserts": [{"attribute": a.attribute, "value": a.value}]}
@@ -221,7 +224,7 @@ class _Check:
             ]
             goals.append({"when": when, "targets": targets})
         here = tuple(device for device in self.home.devices if device.id in asked)
-        home = msgspec.structs.replace(self.home, devices=here, room_states={})
+        home = HomeState(devices=here)
         simulation = simulation_of_home(home, as_given=self._as_given).simulation
         if all(part.met for part in scheduled_goals(goals, simulation)):
             self._wrong("satisfied", "the goal holds in the twin, in its time, before anybody did anything")
@@ -302,7 +305,11 @@ class _Check:
         able = list(movers(devices, change))
         if not able:
             return None
-        orders = orders_that_move(self.home, change, self._as_given)
+        try:
+            orders = orders_that_move(self.home, change, self._as_given)
+        except InputError as error:
+            self._open(f"{change.variable} of {change.room}: {error}")
+            return "unknown"
         unknown = [] if orders is not None else unknown_of(devices, able)
         if unknown:
             where = f"{change.variable} of {change.room}"

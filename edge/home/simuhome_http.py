@@ -2,8 +2,8 @@
 
     uvicorn --factory edge.home.simuhome_http:app --port 8000
 
-For agents on this machine: other names of the host in a request, as a page in a browser could send through a
-name of its own, are refused, and a body must be application/json, which a page of another site cannot send.
+For agents on this machine: requests from pages of other sites, or that call this machine by another name (as
+a page could make them through a name of its own), are refused, and a body must be application/json.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Collection
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -48,19 +49,24 @@ def _write(api: SimuHomeApi, path: dict[str, str], body: dict[str, Any]) -> Any:
 
 
 def _add(api: SimuHomeApi, _: dict[str, str], body: dict[str, Any]) -> Any:
-    return api.add_device(
-        *_needed(body, "device_id", "device_type", "room_id"), attributes=body.get("attributes")
-    )
+    device, kind, room = _needed(body, "device_id", "device_type", "room_id")
+    return api.add_device(device, kind, room, body.get("attributes"))
+
+
+def _fast_forward(api: SimuHomeApi, _: dict[str, str], body: dict[str, Any]) -> Any:
+    (tick,) = _needed(body, "to_tick")
+    return api.fast_forward_to(tick, body.get("room_ids"))
+
+
+def _run_now(api: SimuHomeApi, _: dict[str, str], body: dict[str, Any]) -> Any:
+    (steps,) = _needed(body, "steps")
+    return api.run_now(steps, body.get("continue_on_error", False))
 
 
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/simulation/reset", lambda api, p, b: api.reset(b)),
     ("POST", "/simulation/tick_interval", lambda api, p, b: api.tick_interval(*_needed(b, "tick_interval"))),
-    (
-        "POST",
-        "/simulation/fast_forward_to",
-        lambda api, p, b: api.fast_forward_to(*_needed(b, "to_tick"), room_ids=b.get("room_ids")),
-    ),
+    ("POST", "/simulation/fast_forward_to", _fast_forward),
     ("POST", "/devices/add", _add),
     ("DELETE", "/devices/{device}", lambda api, p, b: api.remove_device(p["device"])),
     ("POST", "/devices/{device}/commands", _command),
@@ -82,13 +88,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/schedule/workflow/{workflow}/status", lambda api, p, b: api.workflow(p["workflow"])),
     ("POST", "/schedule/workflow/{workflow}/cancel", lambda api, p, b: api.cancel(p["workflow"])),
     ("GET", "/schedule/workflows", lambda api, p, b: api.all_workflows()),
-    (
-        "POST",
-        "/workflow/run_now",
-        lambda api, p, b: api.run_now(
-            *_needed(b, "steps"), continue_on_error=b.get("continue_on_error", False)
-        ),
-    ),
+    ("POST", "/workflow/run_now", _run_now),
     ("GET", "/__health__", lambda api, p, b: {"healthy": True}),
 )
 
@@ -99,6 +99,21 @@ def answer(code: int, data: Any = None, error: HomeError | None = None) -> JSONR
     told = None if error is None else {"type": error.type, "detail": str(error)}
     body = {"status": {"code": code, "message": message}, "data": data, "error": told}
     return JSONResponse(body, status_code=code)
+
+
+def _check_origin(request: Request, hosts: Collection[str]) -> None:
+    if request.url.hostname not in hosts:
+        raise HomeError("FORBIDDEN", f"this home does not answer to the name {request.url.hostname!r}")
+    origin = request.headers.get("origin")
+    if origin is not None and _host_of(origin) not in hosts:
+        raise HomeError("FORBIDDEN", f"this home does not answer to pages of {origin!r}")
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).hostname
+    except ValueError:
+        return None
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -127,8 +142,7 @@ def application(api: SimuHomeApi, hosts: Collection[str] = HOSTS) -> Starlette:
     def endpoint(handler: Handler) -> Callable[[Request], Any]:
         async def answered(request: Request) -> JSONResponse:
             try:
-                if request.url.hostname not in hosts:
-                    raise HomeError("FORBIDDEN", f"this home does not answer to {request.url.hostname!r}")
+                _check_origin(request, hosts)
                 body = await _body(request)
                 return answer(200, await run_in_threadpool(handler, api, dict(request.path_params), body))
             except HomeError as error:

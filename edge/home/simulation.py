@@ -18,7 +18,7 @@ from edge.home.quirks import Quirks
 from edge.home.schema import DEVICE_TYPES, Value
 from edge.home.twin import CommandResult, Home, HomeDevice, in_schema
 
-FURTHEST_TICK = 10 * 366 * 86400 * TICKS_PER_S  # ten years
+FURTHEST_TICK = 366 * 86400 * TICKS_PER_S  # a year, which takes about half a minute
 SENSORS: dict[str, Variable] = {
     "1.Thermostat.LocalTemperature": "temperature",
     "4.Thermostat.LocalTemperature": "temperature",

@@ -88,6 +88,28 @@ def test_a_robot_cleans_seeks_its_charger_and_docks() -> None:
         assert (sim.home.read("d", state), sim.home.read("d", mode)) == wanted
 
 
+def test_commands_from_other_threads_while_time_passes() -> None:
+    """Neither waits for the other for ever, and no command is lost."""
+    import threading
+
+    sim = simulated("dimmable_light", **{"1.OnOff.OnOff": True, "1.LevelControl.CurrentLevel": 1})
+    ways = (sim.command, sim.home.command)
+
+    def work(send: Any) -> None:
+        for _ in range(50):
+            send("d", "LevelControl.Step", {"step_mode": 0, "step_size": 1})
+
+    threads = [threading.Thread(target=work, args=(send,), daemon=True) for send in ways]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads) and sim.tick < 10**6:
+        sim.advance_to(sim.tick + 10)
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert sim.home.read("d", "1.LevelControl.CurrentLevel") == 101
+
+
 def test_time_goes_one_way() -> None:
     sim = simulated("fan")
     sim.advance_to(100)

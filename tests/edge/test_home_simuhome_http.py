@@ -217,6 +217,13 @@ def test_bodies_that_are_no_json_and_other_sites(home: Caller) -> None:
     assert status == 400
     status, told = home.raw("GET", "/home/state", None, {"Host": "evil.example:80"})
     assert (status, told["error"]["type"]) == (403, "FORBIDDEN")
+    for origin, wanted in (
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("http://[", 403),
+        ("http://localhost:8000", 200),
+    ):
+        assert home.raw("GET", "/rooms", None, {"Origin": origin})[0] == wanted
     assert home.get("/rooms") == {"rooms": ["study", "attic"]}
 
 
