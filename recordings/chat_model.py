@@ -65,7 +65,7 @@ class ChatModel:
             raise ChatError(self.url, f"did not answer: {reason}", short) from None
         try:
             text = json.loads(content)["choices"][0]["message"]["content"]
-        except (ValueError, KeyError, IndexError, TypeError):
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError):  # the last: [[[[...
             text = None
         if not isinstance(text, str):
             short = "the reply is no chat completion"

@@ -15,6 +15,7 @@ import threading
 import uvicorn
 
 from edge.console.app import LONGEST_TEXT, make_app
+from recordings.web.connections import BoundedProtocol
 
 _NICE = 5  # sound and pictures go first
 
@@ -27,7 +28,7 @@ def main() -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(told),
-            http="h11",
+            http=BoundedProtocol,
             ws="websockets-sansio",
             ws_per_message_deflate=False,  # pictures are compressed already
             ws_max_size=2 * LONGEST_TEXT,

@@ -182,12 +182,13 @@ def serving(address: str | None, session: Session) -> Iterator[str | None]:
     import uvicorn
 
     from recordings.web.address import bind
+    from recordings.web.connections import BoundedProtocol
 
     listening = bind(address, "--address", "Is another `hearth session` running? Give another --address")
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(session, listening),
-            http="h11",
+            http=BoundedProtocol,
             ws="websockets-sansio",
             ws_max_size=2 * LONGEST_TEXT,
             ws_ping_interval=5.0,

@@ -118,6 +118,15 @@ class Decisions:
         return "accepted" if words == {"accept"} else "rejected"
 
     @property
+    def rejected_by(self) -> tuple[str, ...]:
+        """Whose last word is no, sorted; nobody once a dispute was settled as accepted."""
+        settled = [review for review in self.reviews if review.settles]
+        if settled and settled[-1].decision == "accept" and self.verdict() == "accepted":
+            return ()
+        last = (*self.latest.values(), *settled[-1:])
+        return tuple(sorted({review.reviewer for review in last if review.decision == "reject"}))
+
+    @property
     def note(self) -> str:
         """What has to be said of it: reviews that do not count, else ""."""
         if not self.changed:
@@ -176,6 +185,8 @@ def make_review(
     comment = comment.strip()
     if len(comment) > LONGEST_COMMENT:
         raise InputError(f"a comment has at most {LONGEST_COMMENT} characters, not {len(comment)}")
+    if any("\ud800" <= letter <= "\udfff" for letter in comment):
+        raise InputError(f"a comment is text; {comment!r} holds half a character, which cannot be written")
     if decision == "accept" and chosen:
         raise InputError("an accepted episode has no reasons against it; put remarks into the comment")
     if decision == "reject" and not chosen:

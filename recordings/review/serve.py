@@ -10,13 +10,14 @@ import uvicorn
 
 from recordings.review.app import Desk, make_app
 from recordings.web.address import Listening
+from recordings.web.connections import BoundedProtocol
 
 
 def serve(desk: Desk, listening: Listening, ready: Callable[[], None] | None = None) -> None:
     """Serve on a bound socket; `ready` is called when the page can be opened. Ends at Ctrl-C or SIGTERM."""
     config = uvicorn.Config(
         make_app(desk, listening),
-        http="h11",
+        http=BoundedProtocol,
         ws="none",
         limit_concurrency=64,
         log_level="warning",

@@ -30,12 +30,18 @@ def decisions_csv(rows: Sequence[Row], needed: int) -> str:
             yes = "yes" if review in found.reviews else "no"
             settles = "yes" if review.settles else "no"
             reasons = " ".join(review.reasons)
+            written = [_no_formula(text) for text in (review.reviewer, review.comment)]
             table.writerow(
-                [*head, review.reviewer, review.decision, reasons, review.comment, review.utc, settles, yes]
+                [*head, written[0], review.decision, reasons, written[1], review.utc, settles, yes]
             )
         if not (found.changed or found.reviews):
             table.writerow([*head, *[""] * 7])
     return out.getvalue()
+
+
+def _no_formula(text: str) -> str:
+    """A spreadsheet would run what begins like a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def summary(rows: Sequence[Row], needed: int) -> dict[str, Any]:

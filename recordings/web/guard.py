@@ -51,7 +51,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Page:
-    """What is guarded. name: in messages ("the console") and in the cookie; command: what printed its address.
+    """What is guarded. name: in messages ("the console") and in the cookie; command: what told its address.
 
     methods: beyond GET and HEAD. A request with another method must say its Origin, as every browser does.
     allow: what the page may load besides its own scripts, styles and pictures, as policy directives.

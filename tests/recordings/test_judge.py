@@ -53,6 +53,8 @@ class Replies:
             return StreamingResponse(self.drip(), media_type="application/json")
         elif reply == "html":
             return Response("<html>gateway</html>", media_type="text/html")
+        elif reply == "deep":
+            return Response("[" * 200_000, media_type="application/json")
         elif reply == "no choices":
             return JSONResponse({"choices": []})
         elif reply == "null":
@@ -141,6 +143,7 @@ def test_three_letters_and_their_majority(server: tuple[str, Replies]) -> None:
         (429, "HTTP 429"),
         ("html", "no chat completion"),
         ("no choices", "no chat completion"),
+        ("deep", "no chat completion"),
         ("null", "no chat completion"),
         ("A or B", "not one letter"),
         ("Answer: A", "not one letter"),

@@ -44,7 +44,7 @@ from recordings.profile import (
 from recordings.report_pictures import spots_at
 from recordings.review.app import Desk, make_app
 from recordings.review.catalogue import Catalogue
-from recordings.review.log import Review, append, manifest_sha256, verdict
+from recordings.review.log import Review, append, make_review, manifest_sha256, verdict
 from recordings.review.pictures import PACK, PictureFile
 from recordings.review.sound import byte_range
 from recordings.review.standing import standings
@@ -364,6 +364,15 @@ def test_the_table_and_the_words(tmp_path: Path) -> None:
     text = "\n".join(in_words(catalogue.rows(), 2))
     assert "2 episodes: 0 accepted, 0 rejected, 1 disputed, 1 open" in text
     assert "Ann 1, Ben 1" in text and "reviewed by Old" in text and "0.0 %" in text
+
+
+def test_a_comment_is_no_formula_and_no_half_character(tmp_path: Path) -> None:
+    first = episode_folder(tmp_path, "ep1")
+    append(first.parent, make_review(first, "=Ann", "accept", comment='=HYPERLINK("http://x")'))
+    row = list(csv.reader(io.StringIO(decisions_csv(Catalogue([tmp_path]).rows(), 2))))[1]
+    assert row[3] == "'=Ann" and row[6].startswith("'=HYPERLINK")
+    with pytest.raises(InputError, match="half a character"):
+        make_review(first, "Ann", "accept", comment="\ud800")
 
 
 # ------------------------------------------------------------------ over HTTP
