@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +30,7 @@ def session(
         str | None, typer.Option("--session", help="name of the session; default: the plan's")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="items to record: ep0001,ep0005-ep0012; default: all that are open")
+        str | None, typer.Option(help="ids to record: ep0001,ep0005-ep0012; default: all that are open")
     ] = None,
     script: Annotated[
         str | None, typer.Option(help="who decides instead of a person: auto, or a file of commands")
@@ -80,12 +81,18 @@ def session(
     stage = Stage(the_plan, data, rig)
     for item in the_plan.items:  # what is wrong with a room's rig is said before anybody comes in
         stage.is_virtual(item)
+    chosen = None
+    if only is not None:
+        left_out = {item.id for item in the_plan.items if item.skip}
+        chosen = ids_of(only, [item.id for item in the_plan.items], left_out)
+        for item_id in filter(left_out.__contains__, chosen):
+            print(f"session: {item_id} is marked skip; --only names it, so it is recorded", file=sys.stderr)
     the_session = Session(
         the_plan,
         data,
         name,
         stage,
-        only=None if only is None else ids_of(only, [item.id for item in the_plan.items]),
+        only=chosen,
         operator=operator,
         consent=lambda: ConsentBook.open(data),
         countdown_s=countdown if countdown is not None else COUNTDOWN_S if script is None else 0,
@@ -115,23 +122,49 @@ def _file_of(plan: Path) -> Path:
     return plan / "plan.yaml" if plan.is_dir() else plan
 
 
-def ids_of(text: str, known: list[str]) -> list[str]:
-    """Ids of "ep0001,ep0005-ep0012": single ones, and from one to another in the plan's order. Raises
-    InputError for an id that the plan does not have."""
+def ids_of(text: str, known: list[str], skipped: Collection[str] = ()) -> list[str]:
+    """Ids of "ep0001,ep0005-ep0012": single ones, and from one id to another by their numbers. An id of
+    `skipped` is left out of a range, not where it is named singly. Raises InputError for an id that the plan
+    does not have, a range that goes backwards, and when nothing is left."""
 
-    def place(name: str) -> int:
+    def there(name: str) -> str:
         if name not in known:
-            raise InputError(f"--only: the plan has no item {name!r}; it has {known[0]} to {known[-1]}")
-        return known.index(name)
+            some = min(known, key=_numbered), max(known, key=_numbered)
+            raise InputError(f"--only: the plan has no item {name!r}; it has {some[0]} to {some[1]}")
+        return name
 
     found: list[str] = []
+    ranges: list[str] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        first, dash, last = part.partition("-") if part not in known else (part, "", "")
-        begin, end = place(first), place(last if dash else first)
-        found += known[begin : end + 1]
+        pieces = (part, "", "") if part in known else part.partition("-")
+        first, dash, last = (piece.strip() for piece in pieces)
+        if not dash:
+            found.append(there(first))
+            continue
+        begin, end = _numbered(there(first)), _numbered(there(last))
+        if begin[0] != end[0]:
+            raise InputError(f"--only: {part!r}: a range is of ids that differ by their number")
+        if begin > end:
+            raise InputError(f"--only: {part!r} goes backwards; say {last}-{first}")
+        inside = sorted(
+            (one for one in known if _numbered(one)[0] == begin[0] and begin <= _numbered(one) <= end),
+            key=_numbered,
+        )
+        ranges.append(part)
+        found += [one for one in inside if one not in skipped]
+    if not found and ranges:
+        raise InputError(
+            f"--only: all of {', '.join(ranges)} is marked skip in the plan; name an item singly"
+        )
     if not found:
         raise InputError(f"--only names no item: {text!r}")
-    return found
+    return list(dict.fromkeys(found))
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """What stands before an id's number, and the number: ("ep", 12) of ep0012."""
+    head = name.rstrip("0123456789")
+    return head, int(name[len(head) :] or -1)
 
 
 def _attended(session: Session, quiet: bool) -> Any:
@@ -158,6 +191,8 @@ def _attended(session: Session, quiet: bool) -> Any:
                 run_terminal(session, thread, Console(stderr=True))
             elif quiet and sys.stderr.isatty():
                 _show_progress(session, thread)
+            elif quiet:
+                _tell_progress(session, thread)
             while thread.is_alive():
                 thread.join(0.2)
         except KeyboardInterrupt:
@@ -184,3 +219,22 @@ def _show_progress(session: Session, thread: threading.Thread) -> None:
             version = state["version"]
             what = state["phase"] if state["item"] is None else f"{state['item']['id']} {state['phase']}"
             bar.update(task, completed=state["progress"]["kept"], description=f"{what:<20}")
+
+
+def _tell_progress(session: Session, thread: threading.Thread) -> None:
+    """A line on stderr for each item that is done with, where no bar can be drawn."""
+    lines = session.journal.lines
+    told = len(lines)
+    ids = {item.id for item in session.order}
+    alive = True
+    while alive:
+        alive = thread.is_alive()  # asked first: what was noted last is told as well
+        while told < len(lines):
+            line, told = lines[told], told + 1
+            if line["step"] not in ("kept", "skipped") or line["item"] not in ids:
+                continue
+            what = f"take {line['take']} is kept" if line["step"] == "kept" else "skipped"
+            why = f": {line['why']}" if line.get("why") else ""
+            kept = sum(item in ids for item in tuple(session.journal.kept))
+            print(f"{line['item']}: {what}{why} ({kept} of {len(ids)} kept)", file=sys.stderr, flush=True)
+        thread.join(0.1)

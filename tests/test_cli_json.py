@@ -261,6 +261,7 @@ def test_session(tmp_path: Path):
     assert_documented("session", result)
     assert result["stopped"] == "quit" and result["open"] == ["ep0001", "ep0002"]
     assert result["skipped"] == [{"item": "ep0001", "why": "no lamp here"}]
+    assert "ep0001: skipped: no lamp here (0 of 2 kept)" in run.stderr
     assert (tmp_path / result["folder"] / "session.jsonl").is_file()
 
 

@@ -40,6 +40,7 @@ from recordings.storage import StorageError
 if TYPE_CHECKING:
     from capture.recorder import Recorder
     from recordings.consent.book import ConsentBook
+    from recordings.session_journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def item_hash(item: PlanItem) -> str:
 class Session:
     """Records the items of a plan into `<data>/<name>/`.
 
-    only: ids of the items to record, in the plan's order; None: all. Items whose `skip` is set are left out.
+    only: ids of the items to record, also such whose `skip` is set; None: all others, in the plan's order.
     operator: who decides; default: a person, through `do`. consent: opens the book that is asked for every
     real person, anew each time; None: nobody is asked. countdown_s: 0 for none. longest_s: of a take of a
     real rig. report: make each episode's page. loudspeaker: plays the device that is to be heard, on a real
@@ -164,6 +165,11 @@ class Session:
         self._show("preparing", None, message="looking at what is there")
 
     # ------------------------------------------------------------------ what views see and do
+
+    @property
+    def journal(self) -> Journal:
+        """What was noted so far; it grows."""
+        return self._writer.journal
 
     def state(self) -> dict[str, Any]:
         """All that a view shows, as plain values. A new dict for every change; `version` counts changes,
@@ -288,7 +294,11 @@ class Session:
             stopped="interrupt" if self._interrupted else stopped,
             items=len(ids),
             kept=sum(item in journal.kept for item in ids),
-            skipped={item: why for item, why in journal.skipped.items() if item in ids},
+            skipped={
+                item: why
+                for item, why in journal.skipped.items()
+                if item in ids and item not in self._refused  # it is told once, with the reason
+            },
             open=[item for item in ids if item not in journal.kept],
             takes=self._takes,
             kept_now=self._kept_now,

@@ -242,6 +242,7 @@ def test_nobody_without_consent_is_recorded(tmp_path: Path):
     )  # fmt: skip
     result = one.run()
     assert result.takes == 0 and "is not listed" in result.refused["ep0001"]
+    assert result.skipped == {}, "what is refused is told once"
     assert not [path for path in (tmp_path / "day").iterdir() if path.is_dir()]
 
 
@@ -342,6 +343,20 @@ def test_an_unknown_item_is_named(tmp_path: Path):
         session(PLAN, tmp_path, only=["ep0009"])
     known = [f"ep{n:04d}" for n in range(1, 6)]
     assert ids_of("ep0001, ep0003-ep0005", known) == ["ep0001", "ep0003", "ep0004", "ep0005"]
-    for wrong in ("ep0009", "ep0001-ep0009", ",", "ep0005-ep0001"):
+    for wrong in ("ep0009", "ep0001-ep0009", ",", "ep0001-"):
         with pytest.raises(InputError):
             ids_of(wrong, known)
+
+
+def test_a_range_goes_by_the_numbers_of_the_ids_and_leaves_out_what_is_marked_skip():
+    from edge.session_command import ids_of
+
+    known = ["ep0003", "ep0001", "ep0005", "ep0002", "ep0004", "extra-1"]  # a plan may be in another order
+    assert ids_of("ep0001-ep0003", known) == ["ep0001", "ep0002", "ep0003"]
+    assert ids_of("ep0001-ep0003,ep0003", known, {"ep0002"}) == ["ep0001", "ep0003"]
+    assert ids_of("ep0002,ep0001-ep0003", known, {"ep0002"}) == ["ep0002", "ep0001", "ep0003"]
+    assert ids_of("extra-1", known) == ["extra-1"]
+    with pytest.raises(InputError, match="backwards; say ep0001-ep0003"):
+        ids_of("ep0003-ep0001", known)
+    with pytest.raises(InputError, match="marked skip"):
+        ids_of("ep0002-ep0002", known, {"ep0002"})
