@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,9 +59,11 @@ def new(
         raise InputError(f"{out} exists already; choose another name, or `hearth plan extend` it")
     rooms, people = virtual_home()
     if rig:
-        rooms, people = rooms_of_rigs(rig), people_of_rigs(rig)
+        rooms = rooms_of_rigs(rig)
     if participants is not None:
         people = people_from_file(participants)
+    elif rig:
+        people = people_of_rigs(rig)
     made = make_plan(rooms, people, seed, name=name, per_cell=per_cell)
     write_plan(made, out)
     _report(made, out, [f"{out}: {len(made.items)} episodes in {len(rooms)} rooms"], as_json)
@@ -250,6 +251,9 @@ def _report(read: Plan, file: Path, head: Sequence[str], as_json: bool) -> None:
     spreads = balance(read)
     kinds = kinds_of_infeasibility(read)
     lines = list(head)
+    skipped = sum(item.skip for item in read.items)
+    if skipped:
+        lines.append(f"marked skip: {skipped} of {len(read.items)}; what follows counts the others")
     for spread in spreads:
         lines.append(
             f"{spread.name}: max - min {spread.max_min}, chi-square {spread.chi_square:.2f}"
@@ -264,12 +268,10 @@ def _report(read: Plan, file: Path, head: Sequence[str], as_json: bool) -> None:
         "name": read.name,
         "seed": read.seed,
         "items": len(read.items),
-        "skipped": sum(item.skip for item in read.items),
+        "skipped": skipped,
         "rooms": [room.id for room in read.rooms],
         "participants": [person.id for person in read.participants],
         "balance": [spread.to_dict() for spread in spreads],
         "infeasible": kinds,
     }
-    if not as_json and any(item.skip for item in read.items):
-        print(f"{result['skipped']} of them are skipped", file=sys.stderr)
     emit(result, as_json, lines)

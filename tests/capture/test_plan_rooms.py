@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from capture.plan_rooms import people_from_file, people_of_rigs, rooms_of_rigs
@@ -100,3 +101,26 @@ def test_a_wrong_list_of_participants_names_the_key(tmp_path: Path, text: str, m
         people_from_file(path)
     with pytest.raises(InputError, match="no such file"):
         people_from_file(tmp_path / "none.yaml")
+
+
+def test_given_participants_need_nobody_in_the_rigs_and_what_is_skipped_stands_in_the_table(tmp_path: Path):
+    import typer
+    from typer.testing import CliRunner
+
+    from capture.plan_command import plan
+    from recordings.plan.store import read_plan, write_plan
+
+    app = typer.Typer()
+    app.add_typer(plan, name="plan")
+    rig, people, made = (tmp_path / name for name in ("rig.yaml", "people.yaml", "plan.yaml"))
+    rig.write_text(STUDY[: STUDY.index("  people:")])
+    people.write_text(PEOPLE.replace("living_room", "study"))
+    args = ["plan", "new", str(made), "--rig", str(rig), "--per-cell", "1", "--participants", str(people)]
+    run = CliRunner().invoke(app, args)
+    assert run.exit_code == 0, run.exception
+    read = read_plan(made)
+    assert [one.id for one in read.participants] == ["alex", "sam"]
+    first = msgspec.structs.replace(read.items[0], skip=True)
+    write_plan(msgspec.structs.replace(read, items=(first, *read.items[1:])), made)
+    shown = CliRunner().invoke(app, ["plan", "show", str(made)])
+    assert f"marked skip: 1 of {len(read.items)}" in shown.stdout
