@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class LeftOut:
     """An episode that may not go out. code: unreadable, not_finished, not_kept, no_sound, consent, rejected,
-    disputed, unreviewed, not_verified, or mixed (it would be in two splits)."""
+    disputed, unreviewed, not_verified, mixed (it would be in two splits), or unsafe (a face or voice)."""
 
     path: Path
     code: str
@@ -58,9 +58,9 @@ def select(
     """Look through data folders, sessions or episodes.
 
     need_accepted: reviewers have to have accepted it; False lets those without a verdict through, never one
-    that was rejected or is disputed. need_consent: everybody in it agreed to sharing on the day `at`
-    (default: today). need_verified: everything is as it was sealed, by its hashes. A take of a planned item
-    has to be the one that its session kept. Calls `advance(1)` per episode. Raises InputError for a path that
+    that anybody rejected (and nobody overruled) or that is disputed. need_consent: everybody in it agreed to
+    sharing on the day `at` (default: today). need_verified: everything is as it was sealed, by its hashes. A
+    take of a planned item has to be the one that its session kept. Calls `advance(1)` per episode. Raises InputError for a path that
     is no folder or holds no episode, and for a consent book that cannot be read.
     """
     roots = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
@@ -139,13 +139,16 @@ class _Judge:
         return "" if kept[item].resolve() == path else f"of {item} the session kept {kept[item].name}"
 
     def _reviewed(self, path: Path) -> tuple[str, str] | None:
-        from recordings.review.log import verdict
+        from recordings.review.log import decisions
 
-        said = verdict(path)
-        if said == "rejected":
-            return "rejected", "reviewers rejected it"
+        found = decisions(path)[0]
+        said = found.verdict()
         if said == "disputed":
             return "disputed", "reviewers do not agree about it"
+        if said == "rejected":
+            return "rejected", "reviewers rejected it"
+        if who := found.rejected_by:  # too few for a verdict, but a no is a no
+            return "rejected", f"{', '.join(who)} rejected it"
         if said != "accepted" and self.need_accepted:
             return "unreviewed", "it is not accepted yet: `hearth review`, or --unreviewed"
         return None

@@ -94,6 +94,15 @@ def test_only_what_is_known_to_be_allowed_goes_out(data):
     assert sum(found.codes().values()) == len(WHY) and found.codes()["consent"] == 5
 
 
+def test_one_reviewer_who_rejected_keeps_it_in(tmp_path):
+    path = record(tmp_path, profile("e1", "s1", "p1", origin="virtual"), seconds=0.3, pictures=False).path
+    accept(path, "reject", ("Ada",))
+    left = select(tmp_path, need_accepted=False).left_out
+    assert [(one.code, one.why) for one in left] == [("rejected", "Ada rejected it")]
+    accept(path, "accept", ("Ada",))  # thinks better of it: the reject stands no more
+    assert len(select(tmp_path, need_accepted=False).episodes) == 1
+
+
 def test_unreviewed_lets_only_the_open_one_through(data):
     root, _ = data
     found = select(root, need_accepted=False)
