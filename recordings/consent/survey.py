@@ -18,7 +18,8 @@ from recordings.profile import Profile, profile_from_yaml
 BIOMETRICS = "biometrics"
 WORK = "withdrawals"
 ERASED = "erased"
-_OURS = {PEOPLE, AUDIT, ".lock", f".{PEOPLE}.part", WORK, ERASED}  # in the consent folder
+EXPORT_STATE = ".export.json"  # what an export that is not finished holds
+_OURS = {PEOPLE, AUDIT, "outputs.jsonl", ".lock", f".{PEOPLE}.part", WORK, ERASED}  # in the consent folder
 # Sound, pictures and packed tables: what they hold cannot be read as text.
 OPAQUE = frozenset(
     {".wav", ".flac", ".ogg", ".opus", ".mp3", ".m4a", ".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v"}
@@ -108,7 +109,7 @@ def _walk(root: Path, found: Survey) -> None:
             continue
         if PROVENANCE in files:
             found.releases.append(here)
-        elif release is None and here.name.endswith(".partial"):
+        elif release is None and EXPORT_STATE in files and _is_unfinished(here):
             found.unfinished.append(here)
             folders.clear()
             continue
@@ -117,6 +118,15 @@ def _walk(root: Path, found: Survey) -> None:
                 folders.remove(folder)
                 found.files.append(here / folder)
         found.files += [here / file for file in files]
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Whether nothing but an export's own work lies in a `*.partial`: an episode in it is nobody's output."""
+    return folder.name.endswith(".partial") and not _holds_episode(folder)
+
+
+def _holds_episode(folder: Path) -> bool:
+    return any(_is_episode(Path(name), files) for name, _, files in os.walk(folder))
 
 
 def _is_episode(folder: Path, files: Sequence[str]) -> bool:

@@ -325,3 +325,20 @@ def test_a_name_that_nobody_has_is_an_error_and_changes_nothing(home):
     with pytest.raises(InputError, match="no such folder"):
         withdraw(data, "anna", also=[away / "none"])
     assert everything(data, away) == before
+
+
+def test_a_partial_folder_with_episodes_is_no_unfinished_release(home):
+    data, away, _ = home
+    copied, export = data / "backup.partial", data / "new.partial"
+    ben = episode(copied, "ep0009-t1", "ben")
+    anna = episode(copied, "ep0008-t1", "anna")
+    other = episode(data / "odd.partial", "ep0007-t1", "ben")
+    (other.parent.parent / ".export.json").write_text("{}")
+    export.mkdir()
+    (export / ".export.json").write_text('{"episodes": ["day1/ep0001-t1"]}')
+    (export / "half.wav").write_bytes(os.urandom(500))
+    wav = (ben / "foa_48k" / "0001.wav").read_bytes()
+    report = withdraw(data, "anna", also=[away])
+    assert report.done, report.outcome
+    assert (ben / "foa_48k" / "0001.wav").read_bytes() == wav and (other / "video.mkv").is_file()
+    assert not anna.exists() and not export.exists()
