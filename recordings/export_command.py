@@ -31,7 +31,7 @@ def export(
     drop_mixed: Annotated[
         bool, typer.Option("--drop-mixed", help="leave out episodes that would be in two splits")
     ] = False,
-    blur: Annotated[bool, typer.Option("--blur", help="blur faces; an error where that is not sure")] = False,
+    blur: Annotated[bool, typer.Option("--blur", help="blur faces; left out where not sure")] = False,
     voice_safe: Annotated[
         bool, typer.Option("--voice-safe", help="change voices so that nobody is known by them")
     ] = False,

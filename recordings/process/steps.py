@@ -149,7 +149,9 @@ def export(
     options = ReleaseOptions(sound=sound, video=video, blur=blur, voice_safe=voice_safe)
     manifest = sha256_file(episode.path / MANIFEST)
     item = ReleaseItem(episode.profile.id, episode.path, NO_SPLIT, manifest, Media(out, options))
+    item.media.make_safe(item)
     report = write([item], out, options, lambda items: None)
+    item.media.forget_safe()
     (out / JOURNAL).unlink(missing_ok=True)  # how far an export was; this one is done
     return {"to": to, "clipped_samples": report.clipped.get(item.id, 0), "notes": report.notes}
 

@@ -62,8 +62,10 @@ def readme(
     part: str,
     split_by: str | None,
     report: ExportReport,
+    unsafe: int = 0,
 ) -> str:
-    """The text of README.md below a front matter. It names no person and no episode."""
+    """The text of README.md below a front matter. It names no person and no episode. unsafe: how many
+    episodes were left out because a face or voice could not be made safe."""
     lines = [
         f"# {options.name}",
         "",
@@ -112,7 +114,8 @@ def readme(
         "- Every picture's and every stretch of sound's time is in ns of one monotonic clock in the sidecar",
         "  (`clocks`): sound frame f is at `t_ns + (f - frame) * 1e9 / rate_hz` of the last piece before it.",
         f"- Faces: {'blurred' if options.blur else 'as recorded'}. Voices:"
-        f" {'made safe' if options.voice_safe else 'as recorded'}.",
+        f" {'made safe' if options.voice_safe else 'as recorded'}."
+        + (f" {counted(unsafe, 'episode')} left out, where that could not be done." if unsafe else ""),
         "",
         "## Check and licence",
         "",

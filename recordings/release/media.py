@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from dsp.errors import InputError
+from dsp.errors import HearthError, InputError
 from recordings.episode import DOA_WINDOW_S, RELEASE, RELEASE_RATE_HZ, Episode, video_name
 from recordings.release.options import ReleaseOptions
 from recordings.storage import sha256_file, storage_errors
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from recordings.release.item import ReleaseItem
 
 JOURNAL = ".done.jsonl"
+SAFE = ".safe"  # copies with blurred faces and changed voices; only in an unfinished release
 _FULL = 1 << 23
 Made = TypeVar("Made", "SoundFile", "VideoFile")
 
@@ -68,6 +70,7 @@ class Media:
 
     def __init__(self, root: Path, options: ReleaseOptions) -> None:
         self.root, self.options = root, options
+        self._safe: set[str] = set()  # made, or found whole, in this run
         self._done: dict[str, dict[str, Any]] = {}
         with suppress(FileNotFoundError), open(root / JOURNAL, encoding="utf-8") as file:
             for row in file:
@@ -107,47 +110,65 @@ class Media:
                 _append(self.root / JOURNAL, json.dumps(note, sort_keys=True).encode() + b"\n")
         return made
 
-    def _sound(self, item: ReleaseItem, target: Path) -> SoundFile:
-        source = item.path / RELEASE
-        changed = target.with_name(f".{target.name}.voice.wav")
-        if self.options.voice_safe:
-            from recordings.privacy.voice import voice_safe_copy
-
-            with suppress(FileNotFoundError):
-                changed.unlink()
-            voice_safe_copy(source, changed, speech=_speech(item.episode))
+    def make_safe(self, item: ReleaseItem) -> None:
+        """Make the item's sound and pictures safe, as far as the options ask for it, before anything of it is
+        written. Raises CheckFailed or InputError when that cannot be done; then nothing of it is kept."""
         try:
-            made = write_wav(
-                changed if self.options.voice_safe else source,
-                target,
-                self.options.sound,
-                item.id,
-                _date(item.recorded.created_utc),
-            )
-        finally:
-            with suppress(FileNotFoundError):
-                changed.unlink()
+            if self.options.voice_safe:
+                self._source(item, RELEASE)
+            for camera in item.cameras if self.options.blur else ():
+                self._source(item, video_name(camera))
+        except HearthError:
+            shutil.rmtree(self.root / SAFE / item.id, ignore_errors=True)
+            raise
+
+    def forget_safe(self) -> None:
+        """Remove what `make_safe` made: everything that goes out was written from it. Raises StorageError."""
+        with storage_errors(self.root / SAFE, "remove"), suppress(FileNotFoundError):
+            shutil.rmtree(self.root / SAFE)
+
+    def _source(self, item: ReleaseItem, file: str) -> Path:
+        """What a file of the episode goes out from: itself, or its safe copy, which is made once."""
+        source = item.path / file
+        if not (self.options.voice_safe if file == RELEASE else self.options.blur):
+            return source
+        target = self.root / SAFE / item.id / file
+        name = target.relative_to(self.root).as_posix()
+        line = self._done.get(name)
+        with storage_errors(target):
+            if name in self._safe:
+                return target
+            if line is None or not target.is_file() or sha256_file(target) != line["made"]["sha256"]:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                _safe_copy(item, source, target)
+                note = {"name": name, "item": item.id, "made": {"sha256": sha256_file(target)}}
+                _append(self.root / JOURNAL, json.dumps(note, sort_keys=True).encode() + b"\n")
+        self._safe.add(name)
+        return target
+
+    def _sound(self, item: ReleaseItem, target: Path) -> SoundFile:
+        source = self._source(item, RELEASE)
+        made = write_wav(source, target, self.options.sound, item.id, _date(item.recorded.created_utc))
         return replace(made, voice_safe=self.options.voice_safe)
 
     def _video(self, item: ReleaseItem, target: Path, camera: str) -> VideoFile:
         from recordings.release.video import copy_video
 
-        source = item.path / video_name(camera)
-        changed = target.with_name(f".{target.name}.blur.mkv")
-        if self.options.blur:
-            from recordings.privacy.blur import blurred_copy
-
-            with suppress(FileNotFoundError):
-                changed.unlink()
-            blurred_copy(source, changed, faces_expected=len(item.persons))
-        try:
-            made = copy_video(
-                changed if self.options.blur else source, target, item.frame_times_ns(camera).tolist()
-            )
-        finally:
-            with suppress(FileNotFoundError):
-                changed.unlink()
+        source = self._source(item, video_name(camera))
+        made = copy_video(source, target, item.frame_times_ns(camera).tolist())
         return replace(made, blurred=self.options.blur, copied=made.copied and not self.options.blur)
+
+
+def _safe_copy(item: ReleaseItem, source: Path, target: Path) -> None:
+    if source.name == RELEASE:
+        from recordings.privacy.voice import voice_safe_copy
+
+        voice_safe_copy(source, target, speech=_speech(item.episode))
+    else:
+        from recordings.privacy.blur import blurred_copy
+
+        blurred_copy(source, target, faces_expected=len(item.persons))
 
 
 def _speech(episode: Episode) -> list[tuple[float, float]]:

@@ -15,11 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dsp.errors import CheckFailed, InputError
+from dsp.errors import CheckFailed, InputError, MissingDependency
+from recordings.consent.outputs import note_outputs
 from recordings.consent.present import episode_key, persons_of
 from recordings.consent.provenance import PROVENANCE, Source, write_provenance
 from recordings.episode import Episode
@@ -36,6 +38,7 @@ from recordings.release.select import LeftOut, Selection, select
 from recordings.release.splits import SIZES, Unit, drop_mixed, split
 from recordings.release.tables import write_json
 from recordings.storage import fsync_folder, sha256_file, storage_errors, write_atomic
+from recordings.terminal import counted
 
 RELEASE_JSON = "release.json"
 STATE = ".export.json"  # only in an unfinished release: what is being made, and of which episodes
@@ -108,7 +111,8 @@ def export_release(
     need_accepted: see `select`. resume: an existing release of the very same is taken as it is. replace: an
     existing one is replaced when the new one is whole. bar: `recordings.terminal.progress`, or nothing.
 
-    Raises CheckFailed when no episode may go out, or privacy cannot be guaranteed; InputError for a wrong
+    An episode whose faces or voices cannot be made safe is left out. Raises CheckFailed when no episode may
+    go out; InputError for a wrong
     format, splits that cannot be made, or an `out` that exists; StorageError, after which the same call goes
     on.
     """
@@ -126,15 +130,31 @@ def export_release(
     key = _key(format_name, options, split_by, [(ids[p], manifests[p], splits[p]) for p in chosen])
     if out.exists() and resume:
         return _existing(out, key, left_out)
+    note_outputs(chosen, out, f"export {format_name}")
     partial = out.with_name(f"{out.name}.partial")
     with _locked(partial):
         episodes = [episode_key(profiles[path]) for path in chosen]
         media = _begin(partial, key, format_name, episodes, options)
         items = [ReleaseItem(ids[path], path, splits[path], manifests[path], media) for path in chosen]
         items.sort(key=lambda item: item.id)
+        unsafe = _unsafe(items, media, bar)
+        if unsafe:
+            gone = {one.path for one in unsafe}
+            left_out = tuple(sorted((*left_out, *unsafe), key=lambda one: one.path))
+            if len(unsafe) == len(items):
+                shutil.rmtree(partial, ignore_errors=True)
+                raise NothingGoesOut(left_out)
+            safe = Selection(tuple(path for path in chosen if path not in gone), left_out)
+            chosen, splits, left_out = _placed(safe, profiles, split_by, sizes, mixed)
+            items = [replaced(i, split=splits[i.path]) for i in items if i.path in set(chosen)]
         with bar(f"writing {out.name}", len(items)) as advance:
             report = write(items, partial, options, advance)
-        facts = _seal(partial, items, format_name, options, split_by, key, report)
+        media.forget_safe()
+        if unsafe:
+            report.notes.append(
+                f"{counted(len(unsafe), 'episode')} left out: faces or voices could not be made safe"
+            )
+        facts = _seal(partial, items, format_name, options, split_by, key, report, len(unsafe))
         names = release_files(partial)
         size = sum((partial / name).stat().st_size for name in (*names, CHECKSUMS))
         _rename(partial, out)
@@ -142,6 +162,23 @@ def export_release(
 
 
 # ---------------------------------------------------------------------- before
+
+
+def _unsafe(items: Sequence[ReleaseItem], media: Media, bar: Bar) -> list[LeftOut]:
+    """Make faces and voices safe where that is asked for; the episodes where it cannot be done, and why."""
+    if not (media.options.blur or media.options.voice_safe):
+        return []
+    found = []
+    with bar("making faces and voices safe", len(items)) as advance:
+        for item in items:
+            try:
+                media.make_safe(item)
+            except MissingDependency:
+                raise  # it is missing for every episode
+            except (CheckFailed, InputError) as error:
+                found.append(LeftOut(item.path, "unsafe", str(error)))
+            advance(1)
+    return found
 
 
 def _check_out(out: Path, paths: str | Path | Iterable[str | Path], resume: bool, replace: bool) -> None:
@@ -294,11 +331,12 @@ def _seal(
     split_by: str | None,
     key: str,
     report: ExportReport,
+    unsafe: int,
 ) -> dict[str, Any]:
     """Write what every release has: README, LICENSE, release.json, splits.json, provenance, checksums."""
     module = import_module(FORMATS[format_name].partition(":")[0])
     found = counts.numbers(items)
-    text = counts.readme(found, options, format_name, module.readme(items, report), split_by, report)
+    text = counts.readme(found, options, format_name, module.readme(items, report), split_by, report, unsafe)
     front = module.front_matter(items, options) if hasattr(module, "front_matter") else ""
     write_atomic(partial / "README.md", (front + text).encode())
     write_atomic(partial / "LICENSE", counts.licence_text(options.licence).encode())

@@ -60,8 +60,8 @@ def select(
     need_accepted: reviewers have to have accepted it; False lets those without a verdict through, never one
     that anybody rejected (and nobody overruled) or that is disputed. need_consent: everybody in it agreed to
     sharing on the day `at` (default: today). need_verified: everything is as it was sealed, by its hashes. A
-    take of a planned item has to be the one that its session kept. Calls `advance(1)` per episode. Raises InputError for a path that
-    is no folder or holds no episode, and for a consent book that cannot be read.
+    take of a planned item has to be the one that its session kept. Calls `advance(1)` per episode. Raises
+    InputError for a path that is no folder or holds no episode, and for a consent book that cannot be read.
     """
     roots = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     judge = _Judge(need_accepted, need_consent, need_verified, at)

@@ -94,6 +94,23 @@ def test_faces_that_are_not_found_stop_the_export(tmp_path):
     assert left == [], "no picture was written"
 
 
+def test_an_episode_that_cannot_be_made_safe_stays_the_others_go(tmp_path):
+    alone(tmp_path / "data")
+    short = profile("e2", "s1", "p1", origin="virtual")  # too short to change a voice
+    accept(record(tmp_path / "data", short, seconds=0.02).path)
+    options = ReleaseOptions(voice_safe=True)
+    for name in ("audiofolder", "webdataset"):
+        out = tmp_path / name
+        made = export_release(tmp_path / "data", name, out, options)
+        assert [(one.path.name, one.code) for one in made.left_out] == [("e2", "unsafe")]
+        assert "too short" in made.left_out[0].why
+        assert "1 episode left out" in (out / "README.md").read_text()
+        assert {row["item"] for row in json.loads((out / "splits.json").read_text())["items"]} == {"e1"}
+        assert check_checksums(out) == [] and not (out / ".safe").exists()
+    again = export_release(tmp_path / "data", name, out, options, resume=True)
+    assert again.existing and "1 episode left out" in again.facts["notes"][0]
+
+
 def test_voice_safe_sound_is_another_one_of_the_same_length(tmp_path):
     made = alone(tmp_path / "data")
     for name in ("a", "b"):
