@@ -51,8 +51,9 @@ def read_audit(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             entry = {key: value for key, value in line.items() if key not in ("prev", "hash")}
             if line["prev"] != prev or line["hash"] != _hash(prev, entry) or line["n"] != number:
                 raise ValueError("its hash does not fit")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return lines, [f"{path.name}, line {number}: changed after it was written ({error})"]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            why = "nested too deep" if isinstance(error, RecursionError) else error
+            return lines, [f"{path.name}, line {number}: changed after it was written ({why})"]
         lines.append(line)
         prev = line["hash"]
     return lines, []
@@ -63,13 +64,24 @@ def head_of(lines: list[dict[str, Any]]) -> Head:
     return Head(len(lines), lines[-1]["hash"] if lines else FIRST)
 
 
-def append_audit(path: Path, action: str, **facts: Any) -> Head:
+def missing_from(lines: list[dict[str, Any]], known: Head) -> list[str]:
+    """What a chain lacks of the end that is known elsewhere; more lines may follow."""
+    if len(lines) < known.lines:
+        return [f"audit.jsonl has {len(lines)} lines; people.yaml knows of {known.lines}"]
+    if known.lines and lines[known.lines - 1]["hash"] != known.hash:
+        return [f"audit.jsonl, line {known.lines}: is not the one that people.yaml knows"]
+    return []
+
+
+def append_audit(path: Path, action: str, *, known: Head, **facts: Any) -> Head:
     """Append one line and force it to the medium; gives the new end of the chain.
 
     What a crash left of a half-written last line is cut off first. Raises InputError when the chain does not
-    hold (nothing is appended to a changed record), StorageError.
+    hold or lacks what is `known` of it (nothing is appended to a changed record: that would hide the change),
+    StorageError.
     """
     lines, problems = read_audit(path)
+    problems = problems or missing_from(lines, known)
     if problems:
         raise InputError(f"{problems[0]}; look at it with `hearth consent check` and keep a copy")
     head = head_of(lines)

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from dsp.errors import InputError
-from recordings.consent.audit import append_audit, head_of, locked, read_audit
+from recordings.consent.audit import FIRST, Head, append_audit, head_of, locked, missing_from, read_audit
 from recordings.consent.people import (
     USES,
     Agreed,
@@ -20,12 +21,13 @@ from recordings.consent.people import (
     People,
     Use,
     Visit,
+    content_hash,
     new_pseudonym,
     people_from_yaml,
     people_to_yaml,
 )
 from recordings.consent.present import episode_key, persons_of
-from recordings.profile import Profile
+from recordings.profile import Name, Profile
 from recordings.storage import storage_errors, write_atomic
 
 FOLDER = "consent"
@@ -60,6 +62,17 @@ class ConsentBook:
         """
         folder = Path(data_folder) / FOLDER
         return cls(folder, _read(folder / PEOPLE))
+
+    @classmethod
+    def above(cls, episode: Path, data_folder: Path | None = None) -> ConsentBook:
+        """The book that is asked about an episode: `<data>/<session>/<episode>`, by where the episode lies.
+
+        Raises InputError when `data_folder` is given and is another one; as `open`.
+        """
+        place = episode.resolve().parent.parent
+        if data_folder is not None and data_folder.resolve() != place:
+            raise InputError(f"{episode}: lies in the data folder {place}, not in {data_folder}")
+        return cls.open(place)
 
     # ------------------------------------------------------------------ asking
 
@@ -172,6 +185,12 @@ class ConsentBook:
         wanted = tuple(uses)
         if not wanted or any(use not in USES for use in wanted):
             raise InputError(f"uses are any of {', '.join(USES)}, not {', '.join(wanted) or 'none'}")
+        try:
+            msgspec.convert(person, Name)
+        except msgspec.ValidationError:
+            raise InputError(
+                f"{person!r} is no id of a person: letters, digits, '.', '_' and '-', 120 at most"
+            ) from None
         grant = Grant(given=given or date.today(), form=form, until=until, witness=witness)
         with locked(self.folder):
             self.people = _read(self.folder / PEOPLE)
@@ -252,11 +271,15 @@ class ConsentBook:
             self._write(self.people, action, **facts)
 
     def _write(self, people: People, action: str, **facts: object) -> None:
-        """The audit line first: after a crash it may tell of a change that is not there, not the reverse."""
+        """The audit line first: after a crash it may tell of a change that is not there, not the reverse.
+        It says when people.yaml was changed by hand before, so that the next change does not hide that."""
         path = self.folder / PEOPLE
         plain = people_to_yaml(people)
         people_from_yaml(plain, str(path))  # what could not be read again is not written
-        head = append_audit(self.folder / AUDIT, action, **facts)
+        known = _head(self.people)
+        if _by_hand(self.people, read_audit(self.folder / AUDIT)[0]):
+            facts["by_hand"] = True
+        head = append_audit(self.folder / AUDIT, action, known=known, people=content_hash(people), **facts)
         people = msgspec.structs.replace(people, audit=AuditHead(lines=head.lines, hash=head.hash))
         write_atomic(path, people_to_yaml(people).encode(), mode=0o600)
         self.people = people
@@ -264,14 +287,11 @@ class ConsentBook:
     def check(self) -> list[str]:
         """Problems of the audit record and of the files' modes; empty: it is as it was written."""
         lines, problems = read_audit(self.folder / AUDIT)
-        head = self.people.audit
-        if head is not None and not problems:
-            if len(lines) < head.lines:
-                problems.append(f"{AUDIT} has {len(lines)} lines; {PEOPLE} knows of {head.lines}")
-            elif head.lines and lines[head.lines - 1]["hash"] != head.hash:
-                problems.append(f"{AUDIT}, line {head.lines}: is not the one that {PEOPLE} knows")
-        if head is None and lines and (self.folder / PEOPLE).exists():
-            problems.append(f"{PEOPLE} does not know the end of {AUDIT}; it was written by hand")
+        problems = problems or missing_from(lines, _head(self.people))
+        if not problems and lines and not (self.folder / PEOPLE).exists():
+            problems.append(f"{PEOPLE} is not there, and {AUDIT} has {len(lines)} lines")
+        elif not problems and _by_hand(self.people, lines):
+            problems.append(f"{PEOPLE} is not as {AUDIT} knows it; it was changed by hand")
         for name in (PEOPLE, AUDIT):
             path = self.folder / name
             if path.exists() and path.stat().st_mode & 0o077:
@@ -293,6 +313,21 @@ def _read(path: Path) -> People:
         return people_from_yaml(data.decode("utf-8"), str(path))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not valid UTF-8: {error}") from None
+
+
+def _head(people: People) -> Head:
+    """The end of the audit record that people.yaml knows."""
+    return Head(people.audit.lines, people.audit.hash) if people.audit else Head(0, FIRST)
+
+
+def _by_hand(people: People, lines: list[dict[str, Any]]) -> bool:
+    """Whether people.yaml is not what the line of the record that it was written with says. (A line more may
+    follow: a crash came between the two.) Lines of before this was noted say nothing."""
+    if people.audit is None:
+        return bool(lines)
+    if not 0 < people.audit.lines <= len(lines):
+        return False
+    return lines[people.audit.lines - 1].get("people", content_hash(people)) != content_hash(people)
 
 
 def _unnamed(one: Consenter, gone: Iterable[Consenter]) -> Consenter:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 from datetime import date
 from typing import Annotated, Any, Literal, get_args
@@ -80,6 +82,15 @@ def people_to_yaml(people: People) -> str:
     """The text of people.yaml."""
     plain = msgspec.to_builtins(people, builtin_types=(date,))
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+
+
+def content_hash(people: People) -> str:
+    """SHA-256 of what people.yaml says, as sorted JSON without `audit` and what is empty: how it is laid out
+    does not matter."""
+    plain = msgspec.to_builtins(people, builtin_types=(date,))
+    kept = {key: value for key, value in plain.items() if key != "audit" and value not in (None, (), [], {})}
+    text = json.dumps(kept, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def people_from_yaml(text: str, where: str) -> People:

@@ -148,9 +148,10 @@ def test_a_later_change_of_the_audit_record_shows(tmp_path: Path, how: str):
     }[how]
     path.write_text("".join(changed))
     assert len(ConsentBook.open(tmp_path).check()) == 1
-    if how != "cut":
-        with pytest.raises(InputError, match="changed after"):
-            book.record("something")
+    kept = path.read_text()
+    with pytest.raises(InputError, match="knows of 3" if how == "cut" else "changed after"):
+        book.record("something")
+    assert path.read_text() == kept, "the next line would hide what was cut off"
 
 
 def test_a_torn_last_line_is_no_line_and_the_record_goes_on(tmp_path: Path):
@@ -163,3 +164,40 @@ def test_a_torn_last_line_is_no_line_and_the_record_goes_on(tmp_path: Path):
     lines, problems = read_audit(path)
     assert problems == [] and [line["action"] for line in lines] == ["consent_given", "looked"]
     assert all(json.loads(text) for text in path.read_text().splitlines())
+
+
+def test_people_yaml_changed_by_hand_or_gone_shows_also_later(tmp_path: Path):
+    book = with_anna(tmp_path)
+    people = tmp_path / "consent" / "people.yaml"
+    whole = people.read_text()
+    people.write_text("# laid out otherwise\n" + whole)
+    assert ConsentBook.open(tmp_path).check() == []
+    people.write_text(whole.replace("2027-10-31", "2099-10-31"))
+    assert "by hand" in ConsentBook.open(tmp_path).check()[0]
+    book.note_visit("day1/x")
+    assert read_audit(tmp_path / "consent" / "audit.jsonl")[0][-1]["by_hand"] is True
+    assert ConsentBook.open(tmp_path).check() == []
+    people.unlink()
+    assert "is not there" in ConsentBook.open(tmp_path).check()[0]
+
+
+def test_a_line_nested_without_end_is_a_changed_line(tmp_path: Path):
+    with_anna(tmp_path)
+    with open(tmp_path / "consent" / "audit.jsonl", "a") as file:
+        file.write("[" * 100_000 + "\n")
+    assert "line 2: changed" in ConsentBook.open(tmp_path).check()[0]
+
+
+def test_an_id_that_is_none_is_named_and_makes_no_folder(tmp_path: Path):
+    with pytest.raises(InputError, match=r"'\.\./\.\./x' is no id"):
+        ConsentBook.open(tmp_path / "data").add("../../x", ["recording"], form="x", until=UNTIL)
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_book_of_an_episode_is_the_one_above_it(tmp_path: Path):
+    with_anna(tmp_path / "data")
+    episode = tmp_path / "data" / "day1" / "ep0001-t1"
+    assert ConsentBook.above(episode).find("anna") is not None
+    assert ConsentBook.above(episode, tmp_path / "data").folder == tmp_path / "data" / "consent"
+    with pytest.raises(InputError, match="not in"):
+        ConsentBook.above(episode, tmp_path / "other")
