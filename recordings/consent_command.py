@@ -123,7 +123,9 @@ def visitor(
     delete_by: Annotated[
         str | None, typer.Option(help="last day without agreement, YYYY-MM-DD; default: in 7 days")
     ] = None,
-    data: Data = Path("data"),
+    data: Annotated[
+        Path | None, typer.Option("--data", help="data folder; default: the one that the episode lies in")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Flag an episode in which somebody was present who is not listed: not shared, deleted unless agreed."""
@@ -133,6 +135,7 @@ def visitor(
     from recordings.episode import Episode
 
     key = episode_key(Episode.open(episode).profile)
+    book = ConsentBook.above(episode, data)
     agreed = None
     if agreed_until is not None:
         if not form:
@@ -142,7 +145,7 @@ def visitor(
     elif sharing or form:
         raise InputError("--sharing and --form are about an agreement: give --agreed-until as well")
     by = None if delete_by is None else _day(delete_by, "--delete-by")
-    visit = ConsentBook.open(data).note_visit(key, delete_by=by, agreed=agreed)
+    visit = book.note_visit(key, delete_by=by, agreed=agreed)
     result = {
         "episode": key,
         "delete_by": visit.delete_by.isoformat(),
