@@ -13,6 +13,10 @@ from recordings.terminal import counted
 NAMES = ("train", "val", "test")
 SIZES: Mapping[str, float] = {"train": 0.7, "val": 0.15, "test": 0.15}
 _EXACT = 8  # groups: below, every assignment is tried
+_OTHER = {
+    "participant": ", or give --split-by room where there are several rooms",
+    "room": ", or give --split-by participant where several people speak",
+}
 _KINDS = 0.5  # what the balance of kinds weighs against that of sizes
 
 
@@ -75,15 +79,25 @@ def _impossible(units: Sequence[Unit], groups: list[list[Unit]], by: str, wanted
     keys = sorted({key for unit in units for key in unit.keys})
     text = f"--split-by {by}: {wanted} splits need {wanted} groups without a common {by}; there"
     text += f" {'is' if len(groups) == 1 else 'are'} {len(groups)} ({by}s: {', '.join(keys[:10])})"
+    if len(keys) == 1:
+        return f"{text}. One {by} cannot be split: leave out --split-by{_OTHER.get(by, '')}"
     linking = sorted((unit for unit in units if len(unit.keys) > 1), key=lambda unit: unit.id)
-    if len(keys) >= wanted and linking:
+    ways = []
+    if linking:
         one = linking[0]
         text += (
             f". {counted(len(linking), 'episode')} with several of them, such as {one.id}"
-            f" ({', '.join(sorted(one.keys))}), tie them together: --drop-mixed leaves out those that"
-            " would be in two splits"
+            f" ({', '.join(sorted(one.keys))}), tie them together"
         )
-    return text
+        alone = {key for unit in units if len(unit.keys) == 1 for key in unit.keys}
+        if len(alone) >= wanted:
+            ways.append("--drop-mixed, which leaves out those that would be in two splits")
+    if by == "participant":
+        ways.append("--split-by room, where there are several rooms")
+    if wanted > 2 and len(groups) >= 2:
+        ways.append("--sizes 80/20, which makes train and test only")
+    ways.append("no --split-by, which makes no splits")
+    return f"{text}. What works: {'; '.join(ways)}"
 
 
 def drop_mixed(

@@ -97,6 +97,13 @@ def test_refused_when_impossible_and_says_why():
         InputError, match=r"2 episodes with several of them, such as d \(p1, p2\).*--drop-mixed"
     ):
         split(tied, "participant")
+    for by, other in (("room", "participant"), ("participant", "room")):
+        with pytest.raises(InputError, match=f"One {by} cannot be split.*--split-by {other}"):
+            split([unit("a", "x"), unit("b", "x")], by)
+    always = [unit(f"e{i}", "p1", f"p{i}") for i in range(2, 6)]  # nobody is ever alone
+    with pytest.raises(InputError) as told:
+        split(always, "participant")
+    assert "--split-by room" in str(told.value) and "--drop-mixed" not in str(told.value)
     for wrong in ({}, {"train": 0.0, "test": 1.0}, {"train": float("nan")}):
         with pytest.raises(InputError, match="positive numbers"):
             split(two, "room", wrong)
