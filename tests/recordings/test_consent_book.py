@@ -201,3 +201,21 @@ def test_the_book_of_an_episode_is_the_one_above_it(tmp_path: Path):
     assert ConsentBook.above(episode, tmp_path / "data").folder == tmp_path / "data" / "consent"
     with pytest.raises(InputError, match="not in"):
         ConsentBook.above(episode, tmp_path / "other")
+
+
+def test_a_visitor_is_noted_in_the_book_above_the_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import typer
+    from typer.testing import CliRunner
+
+    from recordings.consent_command import register
+    from tests.recordings.test_consent_withdraw import episode
+
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    register(app)
+    path = episode(tmp_path / "real", "ep0001-t1", "anna")
+    assert CliRunner().invoke(app, ["consent", "visitor", str(path)]).exit_code == 0
+    assert not (tmp_path / "data").exists()
+    assert "visitor" in ConsentBook.open(tmp_path / "real").sharing(profile()).why
+    wrong = CliRunner().invoke(app, ["consent", "visitor", str(path), "--data", "other"])
+    assert isinstance(wrong.exception, InputError)
