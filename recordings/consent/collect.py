@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from dsp.errors import InputError
 from recordings.consent.contents import TARS
 from recordings.consent.provenance import Source, read_provenance
 from recordings.consent.survey import OPAQUE, Found, Survey, files_below
@@ -25,14 +26,14 @@ def collect(found: Survey, going: Iterable[Found], traces: Traces) -> list[tuple
     Gives files that should have been looked into and could not be: (path, why).
 
     What another person's episode holds as well (the same calibration, the same empty room at the start of a
-    video) is no trace of anybody. Raises StorageError.
+    video) is no trace of anybody. Raises InputError, StorageError.
     """
     going = list(going)
     staying = [episode for episode in found.episodes if episode not in going]
     kept_hashes = {entry["sha256"] for episode in staying for entry in listed(episode.path).values()}
     for episode in going:
         traces.episodes |= episode.keys
-        _add_files(episode.path, kept_hashes, traces)
+        _add_files(episode.path, found, kept_hashes, traces)
     _add_ids_and_phrases(found, going, staying, traces)
     tables, problems = _tables(found)
     _add_outputs(tables, traces)
@@ -49,11 +50,15 @@ def listed(folder: Path) -> dict[str, dict[str, str]]:
         return {}
 
 
-def _add_files(folder: Path, kept_hashes: set[str], traces: Traces) -> None:
-    """By what lies there, and by what the manifest says was there."""
+def _add_files(folder: Path, found: Survey, kept_hashes: set[str], traces: Traces) -> None:
+    """By what lies there, and by what the manifest says was there. Raises InputError for a link to where
+    nobody looks: deleted, it would leave what it points to."""
     hashes = {name: entry["sha256"] for name, entry in listed(folder).items()}
     for path in files_below(folder):
         if path.is_symlink():
+            target = path.resolve()
+            if target.exists() and not any(root in target.parents for root in found.roots):
+                raise InputError(f"{path}: is a link to {target}: give `--also {target.parent}`")
             continue
         name = path.relative_to(folder).as_posix()
         with storage_errors(path, "read"):

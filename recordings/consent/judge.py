@@ -50,6 +50,7 @@ class Judge:
         self._gone = {*gone, *(episode.path for episode in self.going)}
         self.search = AnchorSearch(traces.anchors)
         self.outcome = Outcome()
+        self.outcome.left += found.left
         self._rows: dict[Path, list[Source]] = {}
         known = {e["sha256"] for f in found.episodes if f not in self.going for e in listed(f.path).values()}
         for root in found.releases:
@@ -117,7 +118,7 @@ class Judge:
 
     def _judge(self, path: Path, release: Path | None, look: Look) -> Verdict:
         if path.is_symlink():
-            return self._link(path)
+            return self._link(path, look)
         relative = path.relative_to(self.found.root_of(path))
         if any(self.traces.in_file_name(part) for part in relative.parts):
             return Verdict("delete", "is called after the person")
@@ -142,16 +143,20 @@ class Judge:
             return Verdict("mark", "counts episodes that go")  # by it a release is known, and can be replaced
         if hit and verdict.action == "keep":
             return Verdict("remake", "holds something of an episode that goes, by its provenance")
-        if verdict.action in ("keep", "rewrite") and release is None and look.unplaced > unplaced:
+        if verdict.action in ("keep", "rewrite") and not rows and look.unplaced > unplaced:
             self.outcome.unexplained.append(str(path))
         return verdict
 
-    def _link(self, path: Path) -> Verdict:
+    def _link(self, path: Path, look: Look) -> Verdict:
         target = path.resolve()
         if any(folder == target or folder in target.parents for folder in self._gone):
             return Verdict("delete", "is a link to what goes")
-        named = self.traces.in_file_name(path.name)
-        return Verdict("delete", "is called after the person") if named else Verdict()
+        if self.traces.in_file_name(path.name):
+            return Verdict("delete", "is called after the person")
+        inside = any(root in target.parents for root in self.found.roots)
+        if target.is_file() and not inside and self._try(look, target).action != "keep":
+            self.outcome.left.append((str(path), f"is a link to {target}: give `--also {target.parent}`"))
+        return Verdict()
 
     def _try(self, look: Look, path: Path) -> Verdict:
         try:

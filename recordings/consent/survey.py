@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,9 @@ from recordings.profile import Profile, profile_from_yaml
 BIOMETRICS = "biometrics"
 WORK = "withdrawals"
 ERASED = "erased"
+SOUND = "foa_48k"  # by it an episode is known inside a release
+# What stands beside the provenance.jsonl of a release: of exports, `hearth process`, withdrawals.
+_MAKERS = {"release.json", "process.json", "REEXPORT.json"}
 EXPORT_STATE = ".export.json"  # what an export that is not finished holds
 _OURS = {PEOPLE, AUDIT, "outputs.jsonl", ".lock", f".{PEOPLE}.part", WORK, ERASED}  # in the consent folder
 # Sound, pictures and packed tables: what they hold cannot be read as text.
@@ -50,7 +54,8 @@ class Found:
 
 @dataclass
 class Survey:
-    """episodes, roots of releases (provenance.jsonl), unfinished releases, and all other files, sorted."""
+    """episodes, roots of releases (provenance.jsonl beside what made it), unfinished releases, and all other
+    files and links, sorted. left: what cannot be looked into, and why."""
 
     data: Path
     roots: tuple[Path, ...]
@@ -58,6 +63,7 @@ class Survey:
     releases: list[Path] = field(default_factory=list)
     unfinished: list[Path] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
 
     def release_of(self, path: Path) -> Path | None:
         """The innermost release that a file lies in."""
@@ -97,17 +103,22 @@ def _walk(root: Path, found: Survey) -> None:
 
     for name, folders, files in os.walk(root, onerror=stop):
         here = Path(name)
+        files = _regular(here, files, found)
         release = found.release_of(here / "x")
         if here == found.data / FOLDER:
             folders[:] = [f for f in folders if f not in _OURS]
             files = [f for f in files if f not in _OURS]
         if here == found.data:
             folders[:] = [f for f in folders if f != BIOMETRICS]
-        if release is None and _is_episode(here, files):
-            found.episodes.append(_open(here))
-            folders.clear()
-            continue
-        if PROVENANCE in files:
+        if _is_episode(here, files) if release is None else _is_whole_episode(here, files, folders):
+            inner = [here / folder for folder in folders if _holds_episode(here / folder)]
+            if not inner:
+                found.episodes.append(_open(here))
+                _note_special(here, folders, found)
+                folders.clear()
+                continue
+            found.left.append((str(here), f"is an episode that holds another one, {inner[0]}: move it out"))
+        if PROVENANCE in files and not _MAKERS.isdisjoint(files):
             found.releases.append(here)
         elif release is None and EXPORT_STATE in files and _is_unfinished(here):
             found.unfinished.append(here)
@@ -117,7 +128,40 @@ def _walk(root: Path, found: Survey) -> None:
             if (here / folder).is_symlink():
                 folders.remove(folder)
                 found.files.append(here / folder)
+                _note_link(here / folder, found)
         found.files += [here / file for file in files]
+
+
+def _regular(here: Path, names: Sequence[str], found: Survey) -> list[str]:
+    """Files and links; a pipe, socket or device is named as left, since reading it may never end."""
+    kept = []
+    for name in names:
+        mode = (here / name).lstat().st_mode
+        if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and not _is_special(here / name)):
+            kept.append(name)
+        else:
+            found.left.append((str(here / name), "is no regular file; delete it, or move it away"))
+    return kept
+
+
+def _is_special(link: Path) -> bool:
+    """Whether a link leads to something that is neither file nor folder."""
+    return link.exists() and not link.is_file() and not link.is_dir()
+
+
+def _note_special(episode: Path, folders: Sequence[str], found: Survey) -> None:
+    for folder in folders:
+        for name, _, files in os.walk(episode / folder):
+            _regular(Path(name), files, found)
+
+
+def _note_link(link: Path, found: Survey) -> None:
+    """A folder elsewhere is not walked: where it holds episodes or a release, it is to be given."""
+    target = link.resolve()
+    if any(root == target or root in target.parents for root in found.roots):
+        return
+    if any(PROVENANCE in files or _is_episode(Path(name), files) for name, _, files in os.walk(target)):
+        found.left.append((str(link), f"is a link to {target}: give `--also {target}`"))
 
 
 def _is_unfinished(folder: Path) -> bool:
@@ -141,7 +185,14 @@ def _is_episode(folder: Path, files: Sequence[str]) -> bool:
     return True
 
 
+def _is_whole_episode(folder: Path, files: Sequence[str], folders: Sequence[str]) -> bool:
+    """An episode within a release, where a profile alone can be something that was exported."""
+    return MARKER in files or (SOUND in folders and not {PROFILE, MANIFEST}.isdisjoint(files))
+
+
 def _open(folder: Path) -> Found:
+    if (folder / PROFILE).exists() and not (folder / PROFILE).is_file():
+        return Found(folder, None, f"{PROFILE} is no regular file")
     try:
         text = (folder / PROFILE).read_text(encoding="utf-8")
         return Found(folder, profile_from_yaml(text, str(folder / PROFILE)))
@@ -150,5 +201,5 @@ def _open(folder: Path) -> Found:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Every file and link below a folder, sorted."""
-    yield from sorted(p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
+    """Every regular file and every link below a folder, sorted."""
+    yield from sorted(p for p in folder.rglob("*") if p.is_symlink() or p.is_file())

@@ -97,6 +97,7 @@ def release(root: Path, episodes: list[Path]) -> None:
                 sha = hashlib.sha256(data).hexdigest()
                 sources.append(source(folder, "shard-0.tar", info.name, sha if suffix != "json" else None))
     (root / "LICENSE").write_text("CC BY 4.0\n")
+    (root / "release.json").write_text('{"hearth_release": 1}\n')
     write_provenance(root, sources)
     checksums(root)
 
@@ -342,3 +343,55 @@ def test_a_partial_folder_with_episodes_is_no_unfinished_release(home):
     assert report.done, report.outcome
     assert (ben / "foa_48k" / "0001.wav").read_bytes() == wav and (other / "video.mkv").is_file()
     assert not anna.exists() and not export.exists()
+
+
+def test_nothing_hides_in_a_release_or_behind_an_empty_provenance(home):
+    data, away, _ = home
+    copied = data / "releases" / "one" / "audio" / "seen.wav"
+    copied.write_bytes(b"RIFF" + os.urandom(5000))
+    inside = episode(data / "releases" / "one", "ep0011-t1", "anna", session="raw")
+    hidden = episode(data, "ep0012-t1", "anna", session="day2")
+    (data / "day2" / "provenance.jsonl").write_text("")
+    report = withdraw(data, "anna", also=[away])
+    assert not report.done and report.outcome.unexplained == [str(copied)] and report.outcome.left == []
+    assert not inside.exists() and not hidden.exists()
+
+
+def test_an_episode_in_an_episode_is_named_and_not_deleted_unjudged(home):
+    data, away, episodes = home
+    inner = episode(episodes["anna"], "ep0013-t1", "ben", session="x")
+    report = withdraw(data, "anna", also=[away])
+    assert [path for path, _ in report.outcome.left] == [str(episodes["anna"])] and not report.done
+    assert (inner / "video.mkv").is_file()
+
+
+def test_links_to_episodes_elsewhere_are_named_and_nothing_is_called_done(home, tmp_path: Path):
+    data, away, _ = home
+    elsewhere = episode(tmp_path / "disk", "ep0014-t1", "anna", session="day9")
+    (data / "day9").symlink_to(elsewhere.parent)
+    report = withdraw(data, "anna", also=[away])
+    assert not report.done and elsewhere.exists()
+    assert report.outcome.left == [
+        (str(data / "day9"), f"is a link to {elsewhere.parent}: give `--also {elsewhere.parent}`")
+    ]
+    assert withdraw(data, "anna", also=[away, elsewhere.parent]).done and not elsewhere.exists()
+
+
+def test_sound_that_an_episode_only_links_to_is_asked_for(home, tmp_path: Path):
+    data, _, episodes = home
+    wav = episodes["anna"] / "foa_48k" / "0001.wav"
+    (tmp_path / "disk").mkdir()
+    wav.rename(tmp_path / "disk" / "0001.wav")
+    wav.symlink_to(tmp_path / "disk" / "0001.wav")
+    with pytest.raises(InputError, match=r"is a link to .*give `--also"):
+        withdraw(data, "anna")
+    assert episodes["anna"].exists()
+
+
+def test_a_pipe_is_named_and_never_waited_for(home):
+    data, away, episodes = home
+    pipes = [data / "pipe.json", episodes["ben"] / "pipe", episodes["ben2"] / "calibration" / "p"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    report = withdraw(data, "anna", also=[away])
+    assert sorted(path for path, _ in report.outcome.left) == sorted(map(str, pipes)) and not report.done
