@@ -26,6 +26,10 @@ Also = Annotated[
     list[Path] | None,
     typer.Option("--also", help="a further folder to look through: exports, outputs, copies; repeatable"),
 ]
+IgnoreMissing = Annotated[
+    bool,
+    typer.Option("--ignore-missing", help="exports that are not where they were are known to be gone"),
+]
 Person = Annotated[str, typer.Argument(metavar="PERSON", help="id of the person, as episodes name it")]
 
 
@@ -169,6 +173,7 @@ def withdraw(
             help="sound, pictures and packed tables that nobody can place do not stand in the way",
         ),
     ] = False,
+    ignore_missing: IgnoreMissing = False,
     as_json: Json = False,
 ) -> None:
     """Find and delete everything of a person. Exit 1 while anything is left; run again to finish."""
@@ -181,6 +186,7 @@ def withdraw(
             also=also or [],
             dry_run=dry_run,
             ignore_unexplained=ignore_unexplained,
+            ignore_missing=ignore_missing,
             advance=advance,
         )
     told = report.outcome
@@ -196,13 +202,16 @@ def withdraw(
     text += [f"listen to it, the request says the name: {path}" for path in report.spoken]
     text += [f"nobody can tell whose it is: {path}" for path in told.unexplained]
     text += [f"LEFT: {path} {why}" for path, why in told.left]
+    text += _where(report.searched, report.not_found)
     if not dry_run:
-        text.append("done: nothing is left" if report.done else "NOT DONE")
+        text.append("done: nothing is left in the folders searched" if report.done else "NOT DONE")
     emit(report.to_dict(), as_json, text)
     if not dry_run and not report.done:
         raise CheckFailed(
             f"not done: {len(told.left)} left, {counted(len(told.unexplained), 'file')} that nobody can"
-            " place; see to them and run it again (--ignore-unexplained when those are somebody else's)"
+            f" place, {counted(len(report.not_found), 'export')} not found; see to them and run it again"
+            " (--ignore-unexplained when those files are somebody else's, --ignore-missing when those exports"
+            " are gone or were given with --also)"
         )
 
 
@@ -213,6 +222,7 @@ def due(
         bool, typer.Option("--delete", help="delete what is past its date and all that was made of it")
     ] = False,
     on: Annotated[str | None, typer.Option("--on", help="as of this day, YYYY-MM-DD; default: today")] = None,
+    ignore_missing: IgnoreMissing = False,
     as_json: Json = False,
 ) -> None:
     """Which episodes are past their retention date, or a visitor's; --delete deletes them."""
@@ -225,7 +235,7 @@ def due(
     templates = Biometrics(data).without_consent(day)
     if remove:
         with progress("looking through everything") as advance:
-            report = delete_due(data, also=also or [], at=day, advance=advance)
+            report = delete_due(data, also=also or [], at=day, ignore_missing=ignore_missing, advance=advance)
         for folder in templates:
             Biometrics(data).forget(folder.name)
     else:
@@ -235,6 +245,7 @@ def due(
     told = report.outcome
     text += [f"to be exported again: {path}" for path in told.re_export]
     text += [f"LEFT: {path} {why}" for path, why in told.left]
+    text += _where(report.searched, report.not_found) if remove else []
     what = "deleted" if report.deleted else "due"
     soon = f", next {report.coming[0].last_day}" if report.coming else ""
     text.append(f"{counted(len(report.due), 'episode')} {what}, {len(report.coming)} not yet{soon}")
@@ -242,24 +253,48 @@ def due(
     emit(result, as_json, text)
     if told.left:
         raise CheckFailed(f"{counted(len(told.left), 'file')} could not be judged or deleted; see LEFT")
+    if report.not_found and not ignore_missing:
+        raise CheckFailed(_lost(report.not_found))
 
 
-def check(data: Data = Path("data"), also: Also = None, as_json: Json = False) -> None:
+def check(
+    data: Data = Path("data"),
+    also: Also = None,
+    ignore_missing: IgnoreMissing = False,
+    as_json: Json = False,
+) -> None:
     """Is the record as it was written, and has nothing come back that was deleted? Exit 1 when not."""
     from recordings.consent.book import ConsentBook
-    from recordings.consent.withdraw import come_back
+    from recordings.consent.withdraw import Return, come_back
 
     book = ConsentBook.open(data)
     problems = book.check()
     lines, head = book.audit_head()
     with progress("looking through everything") as advance:
-        back = come_back(data, also or [], advance) if data.is_dir() else []
-    problems += [f"{path}: was deleted once, and is here again" for path in back]
-    result = {"ok": not problems, "lines": lines, "head": head, "problems": problems}
+        back = come_back(data, also or [], advance) if data.is_dir() else Return([], [], [])
+    problems += [f"{path}: was deleted once, and is here again" for path in back.files]
+    ok = not problems and (ignore_missing or not back.not_found)
+    where = {"searched": back.searched, "not_found": back.not_found}
+    result = {"ok": ok, "lines": lines, "head": head, "problems": problems, **where}
     text = [f"{counted(lines, 'line')}, the last one {head}", *(f"  problem: {one}" for one in problems)]
+    text += _where(back.searched, back.not_found)
     emit(result, as_json, text)
     if problems:
         raise CheckFailed(f"{counted(len(problems), 'problem')} with the consent record of {data}")
+    if not ok:
+        raise CheckFailed(_lost(back.not_found))
+
+
+def _where(searched: list[str], not_found: list[str]) -> list[str]:
+    text = [f"not found: {path} (was it moved? give --also)" for path in not_found]
+    return [*text, f"searched: {', '.join(searched) or 'nothing'}; of copies elsewhere nothing is known"]
+
+
+def _lost(not_found: list[str]) -> str:
+    return (
+        f"{counted(len(not_found), 'export')} not found where it was written; give --also where it is now,"
+        " and --ignore-missing"
+    )
 
 
 def _uses(words: list[str]) -> list[Use]:

@@ -23,6 +23,7 @@ from recordings.consent.erase import (
     tidy_releases,
 )
 from recordings.consent.judge import Judge, Outcome
+from recordings.consent.outputs import noted_outputs
 from recordings.consent.present import episode_key
 from recordings.consent.survey import ERASED, WORK, Found, survey
 from recordings.consent.traces import Traces
@@ -42,12 +43,15 @@ class Due:
 @dataclass
 class DueReport:
     """due: past their date. coming: with a date that is still to come, soonest first. no_date: nobody is
-    named in them, or they are virtual. outcome: what was deleted (empty without `delete_due`)."""
+    named in them, or they are virtual. outcome: what was deleted (empty without `delete_due`). searched,
+    not_found: as in WithdrawalReport."""
 
     due: list[Due] = field(default_factory=list)
     coming: list[Due] = field(default_factory=list)
     no_date: list[str] = field(default_factory=list)
     deleted: bool = False
+    searched: list[str] = field(default_factory=list)
+    not_found: list[str] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,6 +68,8 @@ class DueReport:
             "coming": rows(self.coming),
             "no_date": self.no_date,
             "deleted": self.deleted,
+            "searched": self.searched,
+            "not_found": self.not_found,
             "files_deleted": told.deleted,
             "rewritten": told.rewritten,
             "re_export": told.re_export,
@@ -98,19 +104,25 @@ def delete_due(
     *,
     also: Sequence[str | Path] = (),
     at: date | None = None,
+    ignore_missing: bool = False,
     advance: Callable[[float], None] = lambda _: None,
 ) -> DueReport:
     """Delete the episodes that are past their date and everything made of them; leaves an audit record.
 
-    Killed at any point, the next call finishes. Raises InputError when one of them is being recorded,
+    Searched and ignore_missing: as in `withdraw`. Killed at any point, the next call finishes.
+
+    Raises InputError when one of them is being recorded,
     StorageError.
     """
     data = Path(data_folder)
     book = ConsentBook.open(data)
     work = _work_of(book)
     roots = [Path(root) for root in sorted(work.roots) if Path(root).is_dir()]
-    found = survey(data, [*(Path(folder) for folder in also), *roots])
+    noted = noted_outputs(data)
+    found = survey(data, [*(Path(folder) for folder in also), *noted.here, *roots])
     report = _listed(found.episodes, book, at or date.today())
+    report.searched = [str(root) for root in found.roots]
+    report.not_found = [str(place) for place in noted.missing]
     past = {one.path for one in report.due}
     going = [e for e in found.episodes if e.path in past or str(e.path) in work.folders]
     if not going and not work.path.exists():
@@ -133,7 +145,7 @@ def delete_due(
     judge = Judge(now, [], work.traces, map(Path, work.folders))
     report.outcome.left += [(str(step.path), step.verdict.why) for step in judge.steps()]
     report.outcome.left += judge.outcome.left
-    report.deleted = not report.outcome.left
+    report.deleted = not report.outcome.left and (ignore_missing or not report.not_found)
     if report.deleted:
         _finish(book, work, report)
     return report

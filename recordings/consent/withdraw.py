@@ -23,6 +23,7 @@ from recordings.consent.erase import (
     tidy_releases,
 )
 from recordings.consent.judge import Judge, Outcome
+from recordings.consent.outputs import noted_outputs
 from recordings.consent.people import USES, new_pseudonym
 from recordings.consent.present import persons_of
 from recordings.consent.survey import BIOMETRICS, ERASED, WORK, Found, Survey, files_below, survey
@@ -39,13 +40,17 @@ _AWAY = (
 @dataclass
 class WithdrawalReport:
     """What was found and done. done: nothing is left. problems: what stands in the way, or is to be listened
-    to: (path, why). spoken: episodes of others whose request says the name, which only ears can judge."""
+    to: (path, why). spoken: episodes of others whose request says the name, which only ears can judge.
+    searched: the folders that were looked through; of copies elsewhere nothing is known. not_found: exports
+    and results that were written there once, and are not there any more."""
 
     pseudonym: str
     dry_run: bool
     done: bool = False
     episodes: list[str] = field(default_factory=list)
     spoken: list[str] = field(default_factory=list)
+    searched: list[str] = field(default_factory=list)
+    not_found: list[str] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,6 +59,8 @@ class WithdrawalReport:
         return {
             "done": self.done,
             "dry_run": self.dry_run,
+            "searched": self.searched,
+            "not_found": self.not_found,
             "pseudonym": self.pseudonym,
             "episodes": self.episodes,
             "deleted": told.deleted,
@@ -73,14 +80,17 @@ def withdraw(
     also: Sequence[str | Path] = (),
     dry_run: bool = False,
     ignore_unexplained: bool = False,
+    ignore_missing: bool = False,
     advance: Advance = lambda _: None,
 ) -> WithdrawalReport:
-    """Delete everything of `person` below the data folder and the folders `also`.
+    """Delete everything of `person` below the data folder, the folders `also`, and those that exports and
+    `hearth process` noted.
 
     Episodes in which the person speaks or is staged go as a whole, with everything made of them. Other
     people's files keep what is theirs: names become a pseudonym, rows and members go, and what cannot be
     rewritten is deleted and its release marked for a new export. Killed at any point, the next call finishes.
     ignore_unexplained: sound, pictures and packed tables of unknown origin do not stand in the way of `done`.
+    ignore_missing: noted folders that are not there any more do not either.
 
     Raises InputError for a folder that is none, an episode that is being recorded, a name that nobody has;
     StorageError.
@@ -91,11 +101,15 @@ def withdraw(
     book = ConsentBook.open(data)
     work = _work_of(book, person)
     before = [Path(root) for root in sorted(work.roots)]
-    found = survey(data, [*(Path(folder) for folder in also), *(root for root in before if root.is_dir())])
-    gone = [str(root) for root in before if not root.is_dir()]
+    noted = noted_outputs(data)
+    again = [root for root in before if root.is_dir()]
+    found = survey(data, [*(Path(folder) for folder in also), *noted.here, *again])
+    lost = [str(place) for place in noted.missing]
+    gone = [str(root) for root in before if not root.is_dir() and str(root) not in lost]
     _collect_names(found, work.traces)
     going = [e for e in found.episodes if _holds(e, work)]
-    return _run(found, going, book, work, person, gone, dry_run, ignore_unexplained, advance)
+    ignore = (ignore_unexplained, ignore_missing)
+    return _run(found, going, book, work, person, gone, lost, dry_run, ignore, advance)
 
 
 def _work_of(book: ConsentBook, person: str) -> Work:
@@ -133,12 +147,14 @@ def _run(
     work: Work,
     person: str,
     gone: list[str],
+    lost: list[str],
     dry_run: bool,
-    ignore_unexplained: bool,
+    ignore: tuple[bool, bool],
     advance: Advance,
 ) -> WithdrawalReport:
     traces = work.traces
     report = WithdrawalReport(traces.pseudonym, dry_run, episodes=[str(e.path) for e in going])
+    report.searched, report.not_found = [str(root) for root in found.roots], lost
     for episode in going:
         if state_of(episode.path) == "recording" and not dry_run:
             raise InputError(f"{episode.path}: is being recorded; end the recording, then withdraw")
@@ -181,7 +197,8 @@ def _run(
     book.drop_visits(keys | {v.episode for v in book.people.visits if v.episode in traces.episodes})
     _look_again(found, work, report.outcome)
     report.outcome.left += [(root, _AWAY) for root in gone]
-    report.done = not report.outcome.left and (ignore_unexplained or not report.outcome.unexplained)
+    unexplained, missing = bool(report.outcome.unexplained), bool(lost)
+    report.done = not (report.outcome.left or (unexplained and not ignore[0]) or (missing and not ignore[1]))
     if report.done:
         _finish(book, work, before, report)
     return report
@@ -254,19 +271,27 @@ def erased_hashes(consent_folder: Path) -> set[str]:
     return found
 
 
-def come_back(data_folder: str | Path, also: Sequence[str | Path], advance: Advance) -> list[str]:
-    """Files, also inside archives and episodes, whose content was deleted once. Raises InputError,
-    StorageError."""
+@dataclass(frozen=True)
+class Return:
+    """files: whose content was deleted once. searched, not_found: as in WithdrawalReport."""
+
+    files: list[str]
+    searched: list[str]
+    not_found: list[str]
+
+
+def come_back(data_folder: str | Path, also: Sequence[str | Path], advance: Advance) -> Return:
+    """Files, also inside archives and episodes, whose content was deleted once, in the data folder, those
+    noted by exports and `hearth process`, and `also`. Raises InputError, StorageError."""
     data = Path(data_folder)
     hashes = erased_hashes(ConsentBook.open(data).folder)
-    if not hashes:
-        return []
-    found = survey(data, [Path(folder) for folder in also])
+    noted = noted_outputs(data)
+    found = survey(data, [*(Path(folder) for folder in also), *noted.here])
     look = Look(Traces("", hashes=hashes), AnchorSearch([]))
-    paths = [*found.files, *(path for e in found.episodes for path in files_below(e.path))]
+    paths = [*found.files, *(path for e in found.episodes for path in files_below(e.path))] if hashes else []
     back = []
     for path in sorted(paths):
         advance(1)
         if not path.is_symlink() and look.file(path).action != "keep":
             back.append(str(path))
-    return back
+    return Return(back, [str(root) for root in found.roots], [str(place) for place in noted.missing])

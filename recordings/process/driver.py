@@ -18,11 +18,12 @@ from dsp.errors import InputError
 from recordings.manifest import refuse_inside_sealed
 from recordings.marker import state_of
 from recordings.process.lock import EpisodeLock
-from recordings.process.place import DONE, RESULT, STATE, Place, canonical, find_places
+from recordings.process.place import DONE, RESULT, STATE, Place, canonical, find_places, kept_places
 from recordings.process.pool import LocalPool
 from recordings.process.seat import Limits, Outcome
 from recordings.process.step import Step
 from recordings.storage import StorageError, write_atomic
+from recordings.terminal import counted
 
 PROCESS = "process.json"
 RESULTS = "results.jsonl"
@@ -40,7 +41,8 @@ class Pool(Protocol):
 @dataclass
 class Summary:
     """Of one run. before: results that were there already; elsewhere: made by another driver meanwhile;
-    quarantined: what failed too often; skipped: episodes that are not finished."""
+    quarantined: what failed too often; skipped: episodes that are not finished; not_kept: takes that a
+    guided session did not keep, which are left out. out: as given."""
 
     step: Step
     out: Path
@@ -53,6 +55,7 @@ class Summary:
     failed_tries: int = 0
     quarantined: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
+    not_kept: int = 0
     seconds: float = 0.0
 
     @property
@@ -81,6 +84,7 @@ class Summary:
             "failed_tries": self.failed_tries,
             "quarantined": self.quarantined,
             "skipped": self.skipped,
+            "not_kept": self.not_kept,
             "seconds": round(self.seconds, 3),
             "rate_per_s": self.rate_per_s,
         }
@@ -103,9 +107,12 @@ def process(
     on: On = "local",
     address: str | None = None,
     retry_quarantined: bool = False,
+    all_takes: bool = False,
     watcher: Watcher | None = None,
 ) -> Summary:
     """Run `step` on every episode in `data` that has no result of it in `out`.
+
+    all_takes: also on the takes that a guided session did not keep.
 
     Raises InputError (no episodes, names that meet, an `out` of another step), WorkerError (no worker can be
     started), StorageError (nothing can be written: what is done stays, and nothing is quarantined for it).
@@ -117,14 +124,23 @@ def process(
             f"{workers} workers, {limits.tries} tries, {limits.timeout_s:g} s, {limits.memory_mib} MiB: at"
             f" least 1 worker, 1 try, more than 0 s and at most {_LONGEST_S:g}, and 0 (no limit) or more MiB"
         )
+    from recordings.consent.outputs import note_outputs
+
     began = time.monotonic()
-    out = out.resolve()
+    given, out = out, out.resolve()
     refuse_inside_sealed(out / PROCESS)
-    places = find_places(data, out)
+    places, not_kept = find_places(data, out), 0
+    if not all_takes:
+        places, not_kept = kept_places(places, data)
+        if not places:
+            raise InputError(
+                f"none of {counted(not_kept, 'take')} was kept by its session; --all-takes has them"
+            )
     if any(out.is_relative_to(place.episode) for place in places):
         raise InputError(f"--out {out}: lies in an episode, which never changes")
     _claim(out, step)
-    summary = Summary(step, out, on, workers, episodes=len(places))
+    note_outputs((place.episode for place in places), out, f"process {step.name}")
+    summary = Summary(step, given, on, workers, episodes=len(places), not_kept=not_kept)
     todo = _todo(places, step, limits, retry_quarantined, summary)
     if watcher is not None:
         watcher.begin(len(places), len(todo))
