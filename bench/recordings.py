@@ -14,6 +14,7 @@ PARTS = {
     "plan": "bench.recordings_plan",
     "virtual": "bench.recordings_virtual",
     "session": "bench.recordings_session",
+    "hands": "bench.recordings_hands",
     "review": "bench.recordings_review",
     "privacy": "bench.recordings_privacy",
     "release": "bench.recordings_release",

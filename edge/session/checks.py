@@ -1,8 +1,8 @@
 """What is looked at as soon as a take is finished: would this episode be worth keeping?
 
-Every check says `ok`, `warning`, `bad` or `not checked`, and why. What no tool here can see (a hand, where no
-detector is installed) is `not checked`, never `ok`. They read the finished episode on disk, so a take that a
-crash cut off and that was repaired is judged alike.
+Every check says `ok`, `warning`, `bad` or `not checked`, and why. What no tool here can see (a hand, where
+the networks are not installed) is `not checked`, never `ok`. They read the finished episode on disk, so a
+take that a crash cut off and that was repaired is judged alike.
 """
 
 from __future__ import annotations
@@ -114,6 +114,12 @@ class _Take:
         """Unit vector to the speaker's mouth in the microphone's frame; None when the plan places nobody."""
         mouths = [placed.mouth_m for placed in self.item.staging.people if placed.speaks]
         return self.direction(mouths[0]) if mouths else None
+
+    @property
+    def places(self) -> dict[str, Sequence[float]]:
+        """Positions of the room's devices, by id; in the room's frame, metres."""
+        devices = (*self.room.devices, *(d for d in self.item.home.devices if d.room == self.room.id))
+        return {device.id: device.position_m for device in devices if device.position_m is not None}
 
     def direction(self, place_m: Any) -> NDArray[np.float64]:
         """Unit vector to a point of the room, in the microphone's frame."""
@@ -280,8 +286,7 @@ def _sounding(take: _Take) -> Check | None:
     target = take.item.target_device
     if target is None or target not in take.item.staging.sounding:
         return Check("sound of the device", "ok", "nothing is to sound: no device fits the request")
-    devices = (*take.room.devices, *(d for d in take.item.home.devices if d.room == take.room.id))
-    places = {device.id: device.position_m for device in devices if device.position_m is not None}
+    places = take.places
     if target not in places:
         return Check("sound of the device", "not checked", f"{target} has no position in the plan")
     until = take.speech.begin_s - 0.2 if take.speech is not None else take.episode.duration_s
@@ -338,7 +343,21 @@ def _face(take: _Take) -> Check | None:
 def _hand(take: _Take) -> Check | None:
     if take.item.grounding != "G1":
         return None
-    return Check("hand", "not checked", "no detector of hands is installed: look at the picture yourself")
+    from edge.session.hand_check import hands_in
+
+    speaker = next((placed for placed in take.item.staging.people if placed.speaks), None)
+    device = speaker.pointing_at if speaker is not None else None
+    if device is not None and device not in take.places:
+        return Check("hand", "not checked", f"{device} has no position in the plan")
+    speech = take.speech
+    if speech is None:
+        return Check("hand", "not checked", "nobody was heard, so nobody was looked for")
+    target = take.places[device] if device is not None else None
+    hands = hands_in(take.episode, take.room, speaker, target, speech.begin_s, speech.end_s)
+    name = device_name(take.item, device) if device is not None else None
+    verdict, said = hands.verdict(name)
+    seen = {str(what): times for what, times in hands.counts.items()}
+    return Check("hand", verdict, said, {**seen, "looked": hands.looked} if hands.looked else {})
 
 
 CHECKS: dict[str, Callable[[_Take], Check | None]] = {

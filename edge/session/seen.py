@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dsp.errors import MissingDependency
 from recordings import geometry
@@ -90,6 +90,15 @@ def _turned_away(room: PlanRoom, speaker: Placed) -> bool:
 
 def _place_in_picture(episode: Episode, room: PlanRoom, speaker: Placed) -> tuple[float, float] | None:
     """Where the speaker's mouth is in the picture, in fractions of its width and height; None outside."""
+    (place,), (inside,) = in_picture(episode, room, [speaker.mouth_m])
+    return (float(place[0]), float(place[1])) if inside else None
+
+
+def in_picture(
+    episode: Episode, room: PlanRoom, points_m: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Where points of the room (n, 3) are in the picture, (n, 2) in fractions of its width and height, and
+    whether inside it (n,); nan behind the camera."""
     camera: dict[str, Any] = episode.profile.rig.get("camera") or {}
     video = episode.profile.source.get("video") or {}
     width, height = int(video.get("width_px") or 640), int(video.get("height_px") or 360)
@@ -103,11 +112,7 @@ def _place_in_picture(episode: Episode, room: PlanRoom, speaker: Placed) -> tupl
             float(camera.get("pitch_deg") or 0.0),
         )  # fmt: skip
     azimuth, elevation, distance = geometry.direction_to_point(
-        speaker.mouth_m, room.microphone_m, room.microphone_yaw_deg
+        points_m, room.microphone_m, room.microphone_yaw_deg
     )
-    seen = geometry.project_direction(
-        float(azimuth), float(elevation), T_mic_camera=pose, camera=lens, distance_m=float(distance)
-    )
-    if not bool(seen.inside[0]):
-        return None
-    return float(seen.u_px[0]) / lens.width_px, float(seen.v_px[0]) / lens.height_px
+    seen = geometry.project_direction(azimuth, elevation, T_mic_camera=pose, camera=lens, distance_m=distance)
+    return np.stack([seen.u_px / lens.width_px, seen.v_px / lens.height_px], axis=-1), seen.inside
