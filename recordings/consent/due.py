@@ -79,7 +79,10 @@ class DueReport:
 
 def list_due(data_folder: str | Path, at: date | None = None) -> DueReport:
     """Every episode below a data folder by its date. Raises InputError, StorageError."""
-    return _listed(survey(Path(data_folder)).episodes, ConsentBook.open(data_folder), at or date.today())
+    found = survey(Path(data_folder))
+    report = _listed(found.episodes, ConsentBook.open(data_folder), at or date.today())
+    report.outcome.left += found.left
+    return report
 
 
 def _listed(episodes: Sequence[Found], book: ConsentBook, day: date) -> DueReport:
@@ -126,6 +129,7 @@ def delete_due(
     past = {one.path for one in report.due}
     going = [e for e in found.episodes if e.path in past or str(e.path) in work.folders]
     if not going and not work.path.exists():
+        report.outcome.left += found.left
         return report
     for episode in going:
         if state_of(episode.path) == "recording":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,8 @@ def read_answers(path: Path) -> Answers:
     decoder = msgspec.json.Decoder(Answer)
     found = []
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(f"{path}: cannot be read: is no regular file")
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path}: {path.stat().st_size} bytes are more than an answer file can have")
         with open(path, "rb") as file:

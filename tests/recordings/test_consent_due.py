@@ -94,3 +94,10 @@ def test_a_witness_who_withdraws_stands_under_a_pseudonym(data: Path):
     book.forget(anna.pseudonym, "withdrawal_done")
     ben = ConsentBook.open(data).find("ben")
     assert ben is not None and ben.uses["recording"].witness == anna.pseudonym
+
+
+def test_a_link_to_episodes_elsewhere_is_named(data: Path):
+    elsewhere = episode(data.parent / "disk", "ep0009-t1", "anna", session="day9")
+    (data / "day9").symlink_to(elsewhere.parent)
+    for report in (list_due(data, date(2026, 12, 1)), delete_due(data, at=date(2026, 12, 1))):
+        assert [path for path, _ in report.outcome.left] == [str(data / "day9")] and not report.deleted

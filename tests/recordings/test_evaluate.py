@@ -420,3 +420,11 @@ def test_tables_have_the_form_of_the_benchmark(planned: list[Profile]) -> None:
     cells = [row for row in rows if row["part"] == "cell" and row["measure"] == "grounding"]
     assert len(cells) == 34 and sum(int(row["of"]) for row in cells) == 272
     assert sum(int(row["right"]) for row in cells) == found.shares()[0].right
+
+
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "answers.jsonl")
+    with pytest.raises(InputError, match="no regular file"):
+        read_answers(tmp_path / "answers.jsonl")
