@@ -46,6 +46,9 @@ def process(
     retry_quarantined: Annotated[
         bool, typer.Option("--retry-quarantined", help="try again what failed too often before")
     ] = False,
+    all_takes: Annotated[
+        bool, typer.Option("--all-takes", help="also the takes that a guided session did not keep")
+    ] = False,
     on: Annotated[str, typer.Option(help="local, or ray (extra batch)")] = "local",
     address: Annotated[str | None, typer.Option(help="of a Ray cluster; default: a local one")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
@@ -71,6 +74,7 @@ def process(
             on=on,  # type: ignore[arg-type]
             address=address,
             retry_quarantined=retry_quarantined,
+            all_takes=all_takes,
             watcher=watcher,
         )
     except KeyboardInterrupt:
@@ -107,6 +111,10 @@ def _lines(summary: Any) -> list[str]:
     ]
     if summary.elsewhere:
         text.append(f"  {summary.elsewhere} were done by another driver meanwhile")
+    if summary.not_kept:
+        text.append(
+            f"  {counted(summary.not_kept, 'take')} left out that no session kept; --all-takes has all"
+        )
     text += [f"  skipped: {entry['episode']}: {entry['reason']}" for entry in summary.skipped]
     for entry in summary.quarantined:
         tries = "1 try" if entry["tries"] == 1 else f"{entry['tries']} tries"

@@ -22,6 +22,7 @@ from dsp.errors import InputError
 from recordings.manifest import read_manifest
 from recordings.marker import MANIFEST, is_episode, state_of
 from recordings.process.step import Step
+from recordings.session_journal import JOURNAL, read_journal
 from recordings.storage import StorageError, fsync_folder, sha256_file, storage_errors, utc_now, write_atomic
 
 DONE = ".done.json"
@@ -231,3 +232,24 @@ def _episodes(root: Path) -> Iterator[Path]:
         return
     for depth in ("*", "*/*"):
         yield from (p for p in root.glob(depth) if p.name[0] != "." and p.is_dir() and is_episode(p))
+
+
+def kept_places(places: Iterable[Place], data: Iterable[Path]) -> tuple[list[Place], int]:
+    """Without the takes that guided sessions did not keep, by their journals, and how many those are.
+
+    An episode that `data` names itself stays. Raises InputError for a journal that cannot be read.
+    """
+    named = {root.resolve() for root in data if is_episode(root)}
+    kept: dict[Path, set[str] | None] = {}
+    found, left_out = [], 0
+    for place in places:
+        session = place.episode.parent
+        if session not in kept:
+            guided = (session / JOURNAL).is_file()
+            kept[session] = set(read_journal(session).kept.values()) if guided else None
+        names = kept[session]
+        if names is None or place.episode.name in names or place.episode in named:
+            found.append(place)
+        else:
+            left_out += 1
+    return found, left_out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -373,3 +374,19 @@ def test_on_ray_the_results_are_the_same(one: Path, tmp_path: Path, log: Path):
     local = run("process_steps:trouble", data, tmp_path / "local", limits)
     assert local.done == 20 and tree(tmp_path / "ray") == tree(tmp_path / "local")
     assert run("process_steps:trouble", data, tmp_path / "ray", limits, on="ray").before == 20
+
+
+def test_of_a_guided_session_only_kept_takes(one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    session = tmp_path / "data" / "s"
+    session.mkdir(parents=True)
+    for take in (1, 2):
+        shutil.copytree(one, session / f"ep1-t{take}")
+    line = {"step": "kept", "t_utc": "2026-01-02T03:04:05Z", "item": "ep1", "take": 2, "episode": "ep1-t2"}
+    (session / "session.jsonl").write_text(json.dumps(line) + "\n")
+    monkeypatch.chdir(tmp_path)
+    kept = run("verify", Path("data"), Path("kept"))
+    assert (kept.episodes, kept.not_kept, str(kept.out)) == (1, 1, "kept")
+    assert [path.parent.name for path in (tmp_path / "kept").glob("*/*/result.json")] == ["ep1-t2"]
+    every = run("verify", Path("data"), Path("every"), all_takes=True)
+    assert (every.episodes, every.not_kept) == (2, 0)
+    assert run("verify", session / "ep1-t1", Path("named")).episodes == 1
