@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import io
 import json
+import lzma
 import re
 import tarfile
+import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 import yaml
 
 from dsp.errors import InputError
+from recordings.consent.forms import HEAD_BYTES, Form, form_of, text_of
 from recordings.consent.survey import OPAQUE
 from recordings.consent.traces import AnchorSearch, Traces, words
 from recordings.storage import storage_errors
@@ -28,6 +34,7 @@ PAGES = {".html", ".htm", ".md", ".svg", ".js", ".css", ".tex", ".xml", ".rst"}
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 ZIPS = (".zip", ".npz")
 MOST_TEXT = 256 << 20
+MOST_UNPACKED = 8 << 30
 _DEPTH = 3  # archives within archives
 
 
@@ -87,26 +94,35 @@ class Look:
             return Verdict("delete", "is a file of an episode that goes, by its hash")
         stream.seek(0)
         lower = name.lower()
-        if lower.endswith(TARS):
+        head = stream.read(HEAD_BYTES)
+        stream.seek(0)
+        form = form_of(head)
+        if form == "packed" and not lower.endswith(TARS) and not _is_tar(stream):
+            return self._packed(name, stream, digest, depth)
+        if form in ("tar", "packed") or lower.endswith(TARS):
             return self._tar(name, stream, depth)
-        if lower.endswith(ZIPS):
+        if form == "zip" or lower.endswith(ZIPS):
             return self._zip(name, stream, depth)
         if anchors:
             return Verdict("remake", f"holds bytes of an episode that goes ({len(anchors)} places)")
-        self.unplaced += Path(lower).suffix in OPAQUE and digest not in self.known
-        return self._content(name, stream, size)
-
-    def _content(self, name: str, stream: IO[bytes], size: int) -> Verdict:
-        suffix = Path(name).suffix.lower()
-        head = stream.read(4096)
-        stream.seek(0)
-        if b"\0" in head or size > MOST_TEXT:
-            return self._binary(stream)
-        data = stream.read()
+        read = None
+        if form == "" and size <= MOST_TEXT and (Path(lower).suffix not in OPAQUE or b"\0" not in head):
+            read = text_of(stream.read())
+            stream.seek(0)
+        self.unplaced += (read is None or Path(lower).suffix in OPAQUE) and digest not in self.known
+        if read is None:
+            return self._binary(stream, form)
+        text, encoding = read
+        verdict = self._content(name, text)
+        if verdict.data is None or encoding == "utf-8":
+            return verdict
         try:
-            text = data.decode("utf-8")
-        except UnicodeDecodeError:
-            return self._binary(io.BytesIO(data))
+            return replace(verdict, data=verdict.data.decode().encode(encoding))
+        except UnicodeEncodeError:
+            return Verdict("remake", "names an episode that goes, or the person")
+
+    def _content(self, name: str, text: str) -> Verdict:
+        suffix = Path(name).suffix.lower()
         if not self._concerns(text):
             return KEEP
         if suffix in TREES:
@@ -136,7 +152,8 @@ class Look:
         """Whether a value stands for something that goes, or (drop_named) is the person, in
         BIDS `sub-<person>`."""
         return self.about(text) or (
-            self._drop_named and text.strip().removeprefix("sub-") in self.traces.names
+            self._drop_named
+            and text.strip().casefold().removeprefix("sub-") in {n.casefold() for n in self.traces.names}
         )
 
     def _renamed(self, text: str) -> str:
@@ -231,19 +248,26 @@ class Look:
             return {key: self._without_notes(value) for key, value in self._without_note(node).items()}
         return node
 
-    def _binary(self, stream: IO[bytes]) -> Verdict:
+    def _binary(self, stream: IO[bytes], form: Form) -> Verdict:
         """Databases, models, caches: hashes as text or raw, ids, and names that are long enough to mean
-        something between other bytes."""
+        something between other bytes: three letters in a database, five in what looks like noise."""
         if self._names_only:
             return KEEP
         sought = {text.encode() for text in (*self.traces.episodes, *self.traces.hashes)}
         sought |= {bytes.fromhex(digest) for digest in self.traces.hashes}
-        names = {name.encode() for name in self.traces.names if len(name.encode()) >= 5}
-        names |= {json.dumps(name, ensure_ascii=False).encode() for name in self.traces.names}
+        least = 3 if form == "database" else 5  # in noise, short names stand by chance
+        long = [name for name in self.traces.names if len(name.encode()) >= least]
+        cases = {text for name in long for text in (name, name.lower(), name.upper())}
+        names = {text.encode(code) for text in cases for code in ("utf-8", "utf-16-le")}
+        sought |= {json.dumps(name, ensure_ascii=False).encode() for name in self.traces.names}
         if not sought and not names:
             return KEEP
-        pattern = re.compile(b"|".join(re.escape(text) for text in sorted(sought | names, key=len)[::-1]))
-        longest = max(map(len, sought | names))
+        anywhere, called = (b"|".join(map(re.escape, sorted(t, key=len)[::-1])) for t in (sought, names))
+        forms = ([anywhere] if sought else []) + (
+            [b"(?<![A-Za-z0-9])(?:" + called + b")(?![A-Za-z0-9])"] if names else []
+        )
+        pattern = re.compile(b"|".join(forms))
+        longest = max(map(len, sought | names)) + 1
         tail = b""
         while block := stream.read(1 << 22):
             if pattern.search(tail + block):
@@ -252,6 +276,31 @@ class Look:
         return KEEP
 
     # ------------------------------------------------------------------ archives
+
+    def _packed(self, name: str, stream: IO[bytes], digest: str, depth: int) -> Verdict:
+        """One file that is compressed by itself; what cannot be kept is deleted, a text is packed again."""
+        if depth >= _DEPTH:
+            raise InputError(f"{name}: archives within archives, more than {_DEPTH} deep")
+        with tempfile.SpooledTemporaryFile(max_size=64 << 20) as inner:
+            try:
+                with unpacked(stream) as source:
+                    while block := source.read(1 << 20):
+                        inner.write(block)
+                        if inner.tell() > MOST_UNPACKED:
+                            raise InputError(f"{name}: more than {MOST_UNPACKED} bytes when unpacked")
+            except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+                raise InputError(f"{name}: cannot be unpacked: {error}") from None
+            inner.seek(0)
+            before = self.unplaced
+            verdict = self.stream(Path(name).stem, inner, depth + 1)
+        if digest in self.known:
+            self.unplaced = before
+        if verdict.data is not None:
+            stream.seek(0)
+            return replace(verdict, data=packed(verdict.data, stream.read(2)))
+        if verdict.drop or verdict.swap:
+            return Verdict("remake", "holds an archive with members that go")
+        return verdict
 
     def _tar(self, name: str, stream: IO[bytes], depth: int) -> Verdict:
         try:
@@ -290,12 +339,41 @@ class Look:
                 drop.add(member)
         if not drop and not swap:
             return KEEP
+        if not {"[Content_Types].xml", "mimetype"}.isdisjoint(every):  # without a part it would not open
+            return Verdict("remake", "is a document about an episode that goes, or the person")
         keys = {sample_key(member) for member in drop}
         drop = {member for member in every if sample_key(member) in keys}
         if drop == set(every):
             return Verdict("delete", "is about an episode that goes, all of it")
         why = f"has {len(drop)} members that go, and {len(swap)} that name the person"
         return Verdict("rewrite", why, drop=frozenset(drop), swap=swap, renewed=renewed)
+
+
+def _is_tar(stream: IO[bytes]) -> bool:
+    """Whether a compressed file is a tar archive."""
+    try:
+        with unpacked(stream) as inner:
+            return form_of(inner.read(HEAD_BYTES)) == "tar"
+    except (OSError, EOFError, lzma.LZMAError, zlib.error):
+        return False
+    finally:
+        stream.seek(0)
+
+
+def unpacked(stream: IO[bytes]) -> IO[bytes]:
+    """The content of a gzip, bzip2 or xz file, by its first bytes."""
+    stream.seek(0)
+    start = stream.read(2)
+    stream.seek(0)
+    opened = gzip.open if start == b"\x1f\x8b" else bz2.open if start == b"BZ" else lzma.open
+    return cast("IO[bytes]", opened(stream, "rb"))
+
+
+def packed(data: bytes, start: bytes) -> bytes:
+    """Data compressed in the form that begins with these two bytes."""
+    if start == b"\x1f\x8b":
+        return gzip.compress(data, mtime=0)
+    return bz2.compress(data) if start == b"BZ" else lzma.compress(data)
 
 
 def sample_key(member: str) -> str:
@@ -307,17 +385,19 @@ def sample_key(member: str) -> str:
 def repack(path: Path, target: Path, verdict: Verdict) -> None:
     """Copy an archive without the members that leave it and with the new content of others; the rest as it
     was. Raises StorageError."""
-    lower = path.name.lower()
     drop, swap = verdict.drop, verdict.swap
     with storage_errors(target):
-        if lower.endswith(ZIPS):
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+        form = form_of(head)
+        if form == "zip" or path.name.lower().endswith(ZIPS):
             with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
                 for info in old.infolist():
                     if info.filename not in drop:
                         data = swap.get(info.filename)
                         new.writestr(info, old.read(info) if data is None else data, info.compress_type)
             return
-        packing = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz"}.get(Path(lower).suffix, "")
+        packing = {b"\x1f\x8b": "gz", b"BZ": "bz2", b"\xfd7": "xz"}[head[:2]] if form == "packed" else ""
         mode: Any = f"w:{packing}" if packing else "w"
         with tarfile.open(path) as old_tar:
             form = tarfile.PAX_FORMAT if old_tar.pax_headers else tarfile.GNU_FORMAT

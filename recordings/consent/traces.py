@@ -29,9 +29,10 @@ _TABLE_BITS = 20
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing (Knuth, TAOCP 3, 6.4)
 
 
-def words(names: Iterable[str], *, inside: str = r"\w-") -> re.Pattern[str] | None:
+def words(names: Iterable[str], *, inside: str = r"\w-", called: bool = False) -> re.Pattern[str] | None:
     """A pattern for whole words, each as it is, as JSON and HTML escape it and as an address holds it; None
-    for no words. inside: the characters that would make it a part of a longer word."""
+    for no words. inside: the characters that would make it a part of a longer word. called: names of a
+    person, in capitals or not, also with the s of a genitive."""
     forms: set[str] = set()
     for name in names:
         for text in (unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)):
@@ -40,6 +41,8 @@ def words(names: Iterable[str], *, inside: str = r"\w-") -> re.Pattern[str] | No
         return None
     longest = sorted(forms, key=lambda form: (-len(form), form))
     parts = "|".join(r"\s+".join(map(re.escape, form.split())) for form in longest)
+    if called:
+        return re.compile(f"(?<![{inside}])(?:{parts})(?:['\u2019]?s)?(?![{inside}])", re.IGNORECASE)
     return re.compile(f"(?<![{inside}])(?:{parts})(?![{inside}])")
 
 
@@ -73,11 +76,11 @@ class Traces:
 
     def name_pattern(self) -> re.Pattern[str] | None:
         """Names as whole words in text."""
-        return words(self.names, inside=r"\w")
+        return words(self.names, inside=r"\w", called=True)
 
     def in_file_name(self, name: str) -> bool:
         """Whether a file or folder is called after the person; '_', '-' and '.' end a word there."""
-        pattern = words(self.names, inside="A-Za-z0-9")
+        pattern = words(self.names, inside="A-Za-z0-9", called=True)
         return pattern is not None and pattern.search(unicodedata.normalize("NFC", name)) is not None
 
     def names_a_hash(self, data: bytes) -> bool:

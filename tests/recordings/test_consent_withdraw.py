@@ -3,11 +3,17 @@ middle is made good, and nothing is called done that is not."""
 
 from __future__ import annotations
 
+import bz2
+import contextlib
+import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
+import sqlite3
 import tarfile
+import zipfile
 from datetime import date
 from pathlib import Path
 
@@ -395,3 +401,54 @@ def test_a_pipe_is_named_and_never_waited_for(home):
         os.mkfifo(pipe)
     report = withdraw(data, "anna", also=[away])
     assert sorted(path for path, _ in report.outcome.left) == sorted(map(str, pipes)) and not report.done
+
+
+def test_copies_are_known_by_content_whatever_they_are_called(home):
+    data, away, episodes = home
+    take, ben = episodes["anna"], episodes["ben"]
+    with tarfile.open(away / "backup.bin", "w:gz") as tar:
+        tar.add(take, "a")
+        tar.add(ben, "b")
+    with tarfile.open(away / "old.tgz.bak", "w:gz") as tar:
+        tar.add(take, "a")
+    with zipfile.ZipFile(away / "plan.xlsx", "w") as book:
+        book.writestr("[Content_Types].xml", "<x/>")
+        book.writestr("sheet.xml", "<t>Anna Berg</t>")
+    (away / "log.bz2").write_bytes(bz2.compress(b"ANNA came\nBen came\n"))
+    (away / "log.xz").write_bytes(lzma.compress((take / "foa_48k" / "0001.wav").read_bytes()))
+    (away / "u16.csv").write_bytes("who\nANNA\nben\n".encode("utf-16"))
+    (away / "latin.txt").write_bytes("Annas Möbel\n".encode("latin-1"))
+    with contextlib.closing(sqlite3.connect(away / "db.data")) as db:
+        db.execute("create table t (a blob, who text, b blob)")
+        db.execute("insert into t values (?, 'anna', ?)", (b"\0", b"\0"))
+        db.commit()
+    report = withdraw(data, "anna", also=[away])
+    assert report.done, report.outcome
+    with tarfile.open(away / "old.tgz.bak") as tar:
+        assert [m.name for m in tar if m.isfile()] == ["a/calibration/camera.json"], "the room's, nobody's"
+    gone = ("plan.xlsx", "log.xz", "db.data")
+    assert not any((away / name).exists() for name in gone)
+    with tarfile.open(away / "backup.bin", "r:gz") as tar:
+        assert {name.partition("/")[0] for name in tar.getnames()} >= {"b"}
+        held = tar.extractfile("b/video.mkv")
+        assert held and held.read() == (ben / "video.mkv").read_bytes()
+        assert not [m for m in tar if m.isfile() and m.name.endswith(".wav") and m.name.startswith("a/")]
+    word = report.pseudonym
+    assert bz2.decompress((away / "log.bz2").read_bytes()).decode() == f"{word} came\nBen came\n"
+    assert (away / "u16.csv").read_bytes().decode("utf-16").split() == ["who", word, "ben"]
+    assert (away / "latin.txt").read_bytes().decode("latin-1") == f"{word} Möbel\n"
+
+
+def test_what_is_binary_and_nobodys_is_unexplained_whatever_it_is_called(home):
+    data, away, _ = home
+    rng = np.random.default_rng(7)
+    heads = {"a.aac": b"\xff\xf1", "b.aiff": b"FORM", "c.raw": b"", "d.ts": b"G@", "e.tiff": b"II*\0"}
+    heads |= {"f.w64": b"riff", "g.mka": b"\x1aE\xdf\xa3", "h.txt": b"7z\xbc\xaf\x27\x1c"}
+    for name, head in heads.items():
+        (away / name).write_bytes(head + rng.bytes(3000))
+    (away / "i.gz").write_bytes(gzip.compress(rng.bytes(3000)))
+    report = withdraw(data, "anna", also=[away])
+    assert not report.done and report.outcome.left == []
+    assert report.outcome.unexplained == [str(away / name) for name in sorted([*heads, "i.gz"])]
+    (away / "torn.log").write_bytes(gzip.compress(b"x" * 999)[:-4])
+    assert [path for path, _ in withdraw(data, "anna", also=[away]).outcome.left] == [str(away / "torn.log")]
