@@ -1,4 +1,4 @@
-"""`python -m bench.recordings [PART...]`: the plan, the sessions, what is released, and how agents are scored.
+"""`python -m bench.recordings [PART...]`: plan, sessions, releases, and how agents are scored.
 
 The full form takes about an hour, most of it the 272 episodes that are recorded (`session`) and the thousand
 that are processed (`process`); QUICK=1 is the short form.

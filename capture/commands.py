@@ -11,6 +11,18 @@ import typer
 
 from capture.plan_command import plan
 from dsp.errors import CheckFailed, InputError
+from recordings.profile_options import (
+    FeasibilityKind,
+    GroundingKind,
+    Notes,
+    QueryKind,
+    Recording,
+    Request,
+    Sharing,
+    Speaker,
+    Target,
+    profile_fields,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -26,18 +38,15 @@ def record(
     seconds: float | None = typer.Option(None, min=0.1, help="Stop after so many seconds of sound."),
     session: str = typer.Option("session", help="Name of the session: a folder that holds its episodes."),
     folder: Path | None = typer.Option(None, help="Where sessions go, instead of the rig's storage.folder."),
-    request: str | None = typer.Option(None, help="What is said to the home."),
-    grounding: str | None = typer.Option(
-        None, help="G0 speech, G1 gesture, G2 sound, G3 space, G4 identity: what the request refers by."
-    ),
-    query: str | None = typer.Option(None, help="Q1 inquiry, Q2 control, Q3 scheduling, Q4 implicit intent."),
-    feasibility: str | None = typer.Option(
-        None, help="feasible, nonexistent_resource, physical_limit or temporal_contradiction."
-    ),
-    speaker: str | None = typer.Option(None, help="Who speaks."),
-    target: str | None = typer.Option(None, help="Id of the device that is meant."),
-    consent: str | None = typer.Option(None, help="Consent to the recording: given, not_needed, unknown."),
-    notes: str | None = typer.Option(None, help="Anything else."),
+    request: Request = None,
+    grounding: GroundingKind = None,
+    query: QueryKind = None,
+    feasibility: FeasibilityKind = None,
+    speaker: Speaker = None,
+    target: Target = None,
+    consent: Recording = None,
+    sharing: Sharing = None,
+    notes: Notes = None,
     check: bool = typer.Option(
         True, help="Listen for two seconds first; channels that are silent, copied or mixed end it there."
     ),
@@ -61,16 +70,17 @@ def record(
     broken = interrupted(root) if root.is_dir() else []
     for episode in broken:
         print(f"interrupted: {episode.path} (finish it with `hearth repair {episode.path}`)", file=sys.stderr)
-    fields = {
-        "request": request,
-        "grounding": grounding,
-        "query": query,
-        "feasibility": feasibility,
-        "speaker": speaker,
-        "target_device": target,
-        "consent": None if consent is None else {"recording": consent},
-        "notes": notes,
-    }
+    fields = profile_fields(
+        request=request,
+        grounding=grounding,
+        query=query,
+        feasibility=feasibility,
+        speaker=speaker,
+        target=target,
+        consent=consent,
+        sharing=sharing,
+        notes=notes,
+    )
     # What can be refused is refused before a room is rendered or a device opened.
     check_take(loaded, {"session": session, **fields})
     check_room(root, loaded.storage.min_free_mib)

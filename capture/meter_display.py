@@ -21,6 +21,7 @@ from recordings.terminal import counted
 
 _BAR = 24
 _FLOOR_DB = -72.0
+SILENT_DBFS = -150.0  # no 24-bit sample but 0 is that small
 _CHANNELS = {"ambix": "WYZX", "fuma": "WXYZ", "n3d": "WYZX"}
 
 
@@ -67,7 +68,7 @@ class MeterDisplay:
             self._live.update(self._render(meter))
         elif time.monotonic() - self._last_line > 10:
             self._last_line = time.monotonic()
-            print(f"{self._status(meter)}; peak {max(meter.peak_dbfs):.0f} dBFS", file=sys.stderr)
+            print(f"{self._status(meter)}; {peak_in_words(max(meter.peak_dbfs))}", file=sys.stderr)
 
     def _say(self, text: str) -> None:
         if self._live is not None:
@@ -114,6 +115,11 @@ class Levels(Protocol):
     def dead(self) -> tuple[int, ...]: ...
     @property
     def clipped(self) -> tuple[int, ...]: ...
+
+
+def peak_in_words(peak_dbfs: float) -> str:
+    """ "peak -12 dBFS", or "silent" where there are only zeros."""
+    return "silent" if peak_dbfs < SILENT_DBFS else f"peak {peak_dbfs:.0f} dBFS"
 
 
 def level_rows(names: list[str], meter: Levels) -> list[Text]:

@@ -138,7 +138,8 @@ def visitor(
     from recordings.consent.present import episode_key
     from recordings.episode import Episode
 
-    key = episode_key(Episode.open(episode).profile)
+    profile = Episode.open(episode).profile
+    key = episode_key(profile)
     book = ConsentBook.above(episode, data)
     agreed = None
     if agreed_until is not None:
@@ -157,7 +158,10 @@ def visitor(
         "sharing": bool(visit.agreed and visit.agreed.sharing),
     }
     kept = f"kept until {result['agreed_until']}" if visit.agreed else f"deleted after {visit.delete_by}"
-    shared = "may be shared" if result["sharing"] else "is not shared"
+    shared = "is not shared"
+    if result["sharing"]:
+        allowed = book.sharing(profile)
+        shared = "may be shared" if allowed else f"the visitor agreed, but it is not shared: {allowed.why}"
     emit(result, as_json, f"{key}: a visitor was present; {kept}; {shared}")
 
 

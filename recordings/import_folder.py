@@ -19,6 +19,7 @@ from recordings.episode import ORIGINALS, Episode
 from recordings.folder_scan import Pair, Scan, scan_folder
 from recordings.importer import copy_name, import_take
 from recordings.marker import episodes_below, state_of
+from recordings.profile import check_fields
 from recordings.storage import sha256_file
 from recordings.writer import new_episode_id
 
@@ -77,28 +78,38 @@ def import_folder(
     session: str = "imported",
     calibration: str | Path | None = None,
     camera_clock_s: float = 0.0,
+    profile_fields: dict[str, Any] | None = None,
     report: bool = True,
     on_scanned: Callable[[Scan], None] = lambda scan: None,
     advance: Callable[[float], None] = lambda takes: None,
 ) -> FolderReport:
     """Import every take of a folder below <root>/<session>/; see `folder_scan.scan_folder` and `import_take`.
 
+    profile_fields: what the profile of each take that is imported now says.
     on_scanned: called once when it is known what there is; advance: once per take. A KeyboardInterrupt ends
     it after cleaning up the take at hand; the report then says `interrupted`, and what was finished stays.
-    Raises InputError when `folder` is no folder.
+    Raises InputError when `folder` is no folder or holds nothing to import, and for a field that a profile
+    does not allow.
     """
+    fields = profile_fields or {}
+    check_fields({"session": session, **fields})
     folder, root = Path(folder), Path(root)
     done = FolderReport(folder)
     try:
         scan = scan_folder(folder, root, camera_clock_s)
         done.left_out, done.failed = scan.left_out, [((path,), why) for path, why in scan.broken]
+        if not (scan.pairs or scan.left_out or scan.broken):
+            raise InputError(
+                f"{folder}: holds nothing to import: no sound file (WAV, FLAC, Ogg) and no video"
+            )
         on_scanned(scan)
         known = _Known(root)
         names = [pair.take.name.lower() for pair in scan.pairs]
         for pair in scan.pairs:
             twice = names.count(pair.take.name.lower()) > 1
             name = f"{pair.take.sounds[0].parent.name}-{pair.take.name}" if twice else pair.take.name
-            _import_one(pair, name, known, done, root, format, session, calibration, report)
+            options = {"session": session, "name": name, "calibration": calibration, "profile_fields": fields}
+            _import_one(pair, known, done, root, format, {**options, "report": report})
             advance(1)
     except KeyboardInterrupt:
         done.interrupted = True
@@ -107,14 +118,11 @@ def import_folder(
 
 def _import_one(
     pair: Pair,
-    name: str,
     known: _Known,
     done: FolderReport,
     root: Path,
     format: str | None,
-    session: str,
-    calibration: str | Path | None,
-    report: bool,
+    options: dict[str, Any],
 ) -> None:
     sounds, video = pair.take.sounds, None if pair.video is None else pair.video.path
     try:
@@ -123,9 +131,8 @@ def _import_one(
             note = "" if video is None or known.has_video(before, video) else "without this video"
             done.known.append(Imported(sounds, video, before, pair.by, note))
             return
-        known.clear_killed(sounds, name)
-        options: dict[str, Any] = {"session": session, "name": name, "calibration": calibration}
-        episode = import_take(sounds, video, root, format, **options, report=report)
+        known.clear_killed(sounds, options["name"])
+        episode = import_take(sounds, video, root, format, **options)
     except (HearthError, OSError) as error:
         done.failed.append(((*sounds, *([video] if video else [])), str(error)))
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from dsp.errors import CheckFailed
 from recordings.folder_scan import Scan
@@ -19,6 +20,7 @@ def run(
     session: str,
     calibration: Path | None,
     camera_clock_s: float,
+    profile_fields: dict[str, Any],
     report_page: bool,
     as_json: bool,
 ) -> None:
@@ -39,6 +41,7 @@ def run(
             session=session,
             calibration=calibration,
             camera_clock_s=camera_clock_s,
+            profile_fields=profile_fields,
             report=report_page,
             on_scanned=scanned,
             advance=lambda takes: advance(takes / total),

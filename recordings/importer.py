@@ -55,6 +55,7 @@ def import_take(
     audio frame; when it is not given it is found with the video's own sound (recordings.align), and when that
     says nothing it is taken as 0 and flagged. calibration: folder with the results that hold for the take
     (`recordings.calibrated`); the episode carries copies.
+    profile_fields: any of Profile's that are known (speaker, request, consent, ...).
     A refused or failed import leaves nothing behind; the files given are never touched.
     Raises InputError (unknown, contradicted or wrong format, unreadable file, overlap), StorageError.
     """
@@ -98,11 +99,11 @@ def import_take(
             "recorder_time": _time_note(started, paths[0]),
         },
     )
+    check_fields({"session": session, **(profile_fields or {})})
     if profile_fields:
         profile = msgspec.convert(
             msgspec.to_builtins(msgspec.structs.replace(profile, **profile_fields)), Profile
         )
-    check_fields({"session": session})
     if (Path(root) / profile.session / profile.id).exists():
         raise InputError(
             f"{Path(root) / profile.session / profile.id} exists already: this take was imported before, or"

@@ -180,7 +180,8 @@ class Profile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     notes: str = ""
 
 
-_OPTIONS = {"target_device": "target", "consent.recording": "consent"}  # options with a name of their own
+# Options with a name of their own.
+_OPTIONS = {"target_device": "target", "consent.recording": "consent", "consent.sharing": "sharing"}
 
 
 def check_fields(fields: dict[str, Any]) -> None:

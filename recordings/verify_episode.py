@@ -20,7 +20,7 @@ from recordings.episode import (
     video_name,
 )
 from recordings.manifest import files_of, read_manifest
-from recordings.marker import MARKER, is_episode, state_of
+from recordings.marker import MARKER, episodes_below, is_episode, state_of
 from recordings.problem import Problem as Problem
 from recordings.storage import sha256_file
 from recordings.terminal import counted
@@ -58,6 +58,12 @@ def verify(path: str | Path) -> VerifyReport:
     if not path.is_dir():
         raise InputError(f"{path}: no such folder; give the folder of an episode")
     if not is_episode(path):
+        inside = episodes_below(path)
+        if inside:
+            raise InputError(
+                f"{path}: is no episode but holds {counted(len(inside), 'episode')}; give the episodes, e.g."
+                f" `hearth verify {inside[0].parent}/*/`"
+            )
         raise InputError(
             f"{path}: is not an episode (no episode.yaml, no manifest); give <root>/<session>/<episode>"
         )

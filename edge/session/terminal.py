@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from capture.meter_display import SILENT_DBFS
 from dsp.errors import InputError
 from edge.session.large_type import large
 
@@ -158,7 +159,8 @@ def _meter(meter: Mapping[str, Any] | None) -> RenderableType:
     full = round(40 * min(max((peak + 60) / 60, 0.0), 1.0))
     text = Text(f"{meter['seconds']:6.1f} s  ", style="bold")
     text.append("#" * full, style="red" if meter["clipped"] or peak > -1 else "green")
-    text.append("-" * (40 - full), style="dim").append(f"  {peak:.0f} dBFS")
+    loud = "silent" if peak < SILENT_DBFS else f"{peak:.0f} dBFS"
+    text.append("-" * (40 - full), style="dim").append(f"  {loud}")
     if meter["clipped"]:
         text.append("  CLIPPED", style="bold red")
     if meter["lost_frames"] or meter["dropped_pictures"]:
@@ -174,7 +176,7 @@ def _keys(state: Mapping[str, Any]) -> RenderableType:
     for op in state["can"]:
         key, words = KEYS[op]
         on_enter = op == state["enter"]
-        name = f" Enter or {key.upper()} " if on_enter else f" {key.upper()} "
+        name = f" Enter, space or {key.upper()} " if on_enter else f" {key.upper()} "
         text.append(name, style="reverse bold" if on_enter else "reverse")
         text.append(f" {words}   ", style="bold" if on_enter else "")
     return text

@@ -45,6 +45,7 @@ class _Page:
     def __init__(self, socket: Any, session: Session) -> None:
         self._socket, self._session = socket, session
         self._answers: list[str] = []
+        self.told = ""  # phase of the state that it was sent last
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -69,8 +70,9 @@ class _Page:
             self._wake.clear()
             while self._answers:
                 await self._socket.send_text(self._answers.pop(0))
-            state = {"state": self._session.state()}
-            await self._socket.send_text(json.dumps(state, separators=(",", ":")))
+            state = self._session.state()
+            await self._socket.send_text(json.dumps({"state": state}, separators=(",", ":")))
+            self.told = state["phase"]
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), STILL_S)
 
@@ -106,8 +108,8 @@ class _Page:
         return {"ok": True}
 
 
-def make_app(session: Session, listening: Listening) -> Any:
-    """The application behind its guard."""
+def make_app(session: Session, listening: Listening, pages: set[_Page]) -> Any:
+    """The application behind its guard. pages: those that are open, kept up to date."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
@@ -118,7 +120,6 @@ def make_app(session: Session, listening: Listening) -> Any:
     from recordings.web.guard import Guard, Page
 
     files = {path: (file.read_bytes(), kind) for path, (file, kind) in FILES.items()}
-    pages: set[_Page] = set()
 
     async def file(request: Request) -> Response:
         body, kind = files[request.url.path]
@@ -185,9 +186,10 @@ def serving(address: str | None, session: Session) -> Iterator[str | None]:
     from recordings.web.connections import BoundedProtocol
 
     listening = bind(address, "--address", "Is another `hearth session` running? Give another --address")
+    pages: set[_Page] = set()
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(session, listening),
+            make_app(session, listening, pages),
             http=BoundedProtocol,
             ws="websockets-sansio",
             ws_max_size=2 * LONGEST_TEXT,
@@ -207,6 +209,17 @@ def serving(address: str | None, session: Session) -> Iterator[str | None]:
     try:
         yield listening.url
     finally:
+        _last_words(session, pages)
         server.should_exit = True
         thread.join(END_S)
         listening.socket.close()
+
+
+def _last_words(session: Session, pages: set[_Page]) -> None:
+    """Wait until the open pages have been told that the session is over, so that none says it lost the
+    connection."""
+    deadline = time.monotonic() + END_S / 2
+    while session.state()["phase"] == "over" and any(page.told != "over" for page in tuple(pages)):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.02)

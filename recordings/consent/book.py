@@ -107,7 +107,8 @@ class ConsentBook:
 
     def sharing(self, profile: Profile, at: date | None = None) -> Permission:
         """Whether an episode may leave the house: everybody in it agreed to sharing, and no visitor was there
-        who did not. Where nobody is named, the episode's own `consent.sharing` has to say so."""
+        who did not. A visitor's agreement is the visitor's alone. Where nobody is named, the episode's own
+        `consent.sharing` has to say so."""
         if profile.origin == "virtual":
             return Permission(True, "nobody real is in it")
         if profile.consent.sharing == "refused":
@@ -120,7 +121,12 @@ class ConsentBook:
                 return Permission(False, "a visitor was present who did not agree to sharing")
         persons = persons_of(profile)
         if not persons and profile.consent.sharing not in ("given", "not_needed"):
-            return Permission(False, "nobody is named in it, and its consent.sharing does not say given")
+            who = "a visitor agreed, but nobody else" if visit is not None else "nobody"
+            return Permission(
+                False,
+                f"{who} is named in it, and its own consent.sharing does not say given: name the speaker when"
+                " it is recorded or imported (--speaker), or say --sharing given",
+            )
         recorded = self._all(persons, "recording", at)
         return self._all(persons, "sharing", at) if recorded else recorded
 

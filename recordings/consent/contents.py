@@ -400,8 +400,8 @@ def repack(path: Path, target: Path, verdict: Verdict) -> None:
         packing = {b"\x1f\x8b": "gz", b"BZ": "bz2", b"\xfd7": "xz"}[head[:2]] if form == "packed" else ""
         mode: Any = f"w:{packing}" if packing else "w"
         with tarfile.open(path) as old_tar:
-            form = tarfile.PAX_FORMAT if old_tar.pax_headers else tarfile.GNU_FORMAT
-            with tarfile.open(target, mode, format=form) as new_tar:
+            layout = tarfile.PAX_FORMAT if old_tar.pax_headers else tarfile.GNU_FORMAT
+            with tarfile.open(target, mode, format=layout) as new_tar:
                 for member in old_tar:
                     if member.name in drop:
                         continue

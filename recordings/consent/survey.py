@@ -23,7 +23,8 @@ SOUND = "foa_48k"  # by it an episode is known inside a release
 # What stands beside the provenance.jsonl of a release: of exports, `hearth process`, withdrawals.
 _MAKERS = {"release.json", "process.json", "REEXPORT.json"}
 EXPORT_STATE = ".export.json"  # what an export that is not finished holds
-_OURS = {PEOPLE, AUDIT, "outputs.jsonl", ".lock", f".{PEOPLE}.part", WORK, ERASED}  # in the consent folder
+# In the consent folder:
+_OURS = {PEOPLE, AUDIT, "outputs.jsonl", "pseudonyms.json", ".lock", f".{PEOPLE}.part", WORK, ERASED}
 # Sound, pictures and packed tables: what they hold cannot be read as text.
 OPAQUE = frozenset(
     {".wav", ".flac", ".ogg", ".opus", ".mp3", ".m4a", ".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v"}

@@ -24,8 +24,9 @@ from recordings.consent.erase import (
 )
 from recordings.consent.judge import Judge, Outcome
 from recordings.consent.outputs import noted_outputs
-from recordings.consent.people import USES, new_pseudonym
+from recordings.consent.people import USES
 from recordings.consent.present import persons_of
+from recordings.consent.pseudonyms import Pseudonyms
 from recordings.consent.survey import BIOMETRICS, ERASED, WORK, Found, Survey, files_below, survey
 from recordings.consent.traces import AnchorSearch, Traces
 from recordings.marker import state_of
@@ -99,7 +100,8 @@ def withdraw(
     if not person.strip():
         raise InputError("give the name or id of a person")
     book = ConsentBook.open(data)
-    work = _work_of(book, person)
+    pseudonyms = Pseudonyms.open(book.folder)
+    work = _work_of(book, person, pseudonyms)
     before = [Path(root) for root in sorted(work.roots)]
     noted = noted_outputs(data)
     again = [root for root in before if root.is_dir()]
@@ -109,10 +111,10 @@ def withdraw(
     _collect_names(found, work.traces)
     going = [e for e in found.episodes if _holds(e, work)]
     ignore = (ignore_unexplained, ignore_missing)
-    return _run(found, going, book, work, person, gone, lost, dry_run, ignore, advance)
+    return _run(found, going, book, work, pseudonyms, person, gone, lost, dry_run, ignore, advance)
 
 
-def _work_of(book: ConsentBook, person: str) -> Work:
+def _work_of(book: ConsentBook, person: str, pseudonyms: Pseudonyms) -> Work:
     """The work that an earlier run began, or a new one."""
     folder = book.folder / WORK
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
@@ -120,8 +122,11 @@ def _work_of(book: ConsentBook, person: str) -> Work:
         if person in work.traces.names:
             return work
     listed = book.find(person)
-    pseudonym = listed.pseudonym if listed else new_pseudonym()
     names = {person} if listed is None else {listed.person, *listed.names}
+    if listed:
+        pseudonym = listed.pseudonym
+    else:
+        pseudonym = pseudonyms.find(names) or pseudonyms.derived(person)
     return Work(folder / f"{pseudonym}.json", Traces(pseudonym, names))
 
 
@@ -145,6 +150,7 @@ def _run(
     going: list[Found],
     book: ConsentBook,
     work: Work,
+    pseudonyms: Pseudonyms,
     person: str,
     gone: list[str],
     lost: list[str],
@@ -170,6 +176,7 @@ def _run(
     known = bool(going or steps or biometrics or work.path.exists()) or book.find(person) is not None
     if not known and not problems:
         raise InputError(f"{person}: nobody of that name is listed, recorded or named below {found.data}")
+    pseudonyms.keep(*(() if dry_run else (traces.names, traces.pseudonym)))
     tell(steps, report.outcome)
     report.outcome.deleted += [str(folder) for folder in biometrics]
     report.spoken = _spoken(found, going, traces)
@@ -245,8 +252,10 @@ def _finish(book: ConsentBook, work: Work, before: set[str], report: WithdrawalR
     folder = book.folder / ERASED
     with storage_errors(folder):
         folder.mkdir(mode=0o700, exist_ok=True)
-    text = "".join(f"{digest}\n" for digest in sorted(traces.hashes - before))
-    write_atomic(folder / f"{traces.pseudonym}.txt", text.encode(), mode=0o600)
+    path = folder / f"{traces.pseudonym}.txt"
+    earlier = set(path.read_text(encoding="ascii").split()) if path.exists() else set()
+    text = "".join(f"{digest}\n" for digest in sorted(traces.hashes - before | earlier))
+    write_atomic(path, text.encode(), mode=0o600)
     told = report.outcome
     book.forget(
         traces.pseudonym,

@@ -23,6 +23,7 @@ from dsp.errors import CheckFailed, InputError
 from recordings.privacy.face_tracks import F64, covered, follow, persons, seen_together
 from recordings.privacy.faces import Cascades, CenterFace, Detector, together
 from recordings.storage import storage_errors
+from recordings.terminal import counted
 from recordings.video_read import numbered_frames, summarise
 from recordings.video_write import VideoFile
 
@@ -143,8 +144,9 @@ def _first_pass(
     at_once = seen_together(steady, len(times))
     if at_once < expected:
         raise CheckFailed(
-            f"{source}: {expected} persons are in the room by the profile, and at most {at_once} faces were"
-            " found at a time; a face that was not found cannot be covered, so there is no copy"
+            f"{source}: {counted(expected, 'person')} in the room by the profile, and at most"
+            f" {counted(at_once, 'face')} found at a time; a face that was not found cannot be covered, so"
+            " there is no copy"
         )
     return _Places(covered(tracks, seconds, expected), len(steady))
 

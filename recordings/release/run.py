@@ -22,7 +22,6 @@ from typing import Any
 
 from dsp.errors import CheckFailed, InputError, MissingDependency
 from recordings.consent.outputs import note_outputs
-from recordings.consent.outputs import note_outputs
 from recordings.consent.present import episode_key, persons_of
 from recordings.consent.provenance import PROVENANCE, Source, write_provenance
 from recordings.episode import Episode

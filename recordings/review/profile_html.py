@@ -9,6 +9,7 @@ from recordings.report_header import FEASIBILITY, GROUNDING, QUERY
 from recordings.report_model import Facts
 
 UNITS = {"temperature": " °C", "humidity": " %", "illuminance": " lx", "pm10": " µg/m³"}
+_WAYS = {"increase": "goes up", "decrease": "goes down"}
 
 
 def profile_html(facts: Facts) -> str:
@@ -83,7 +84,7 @@ def _goal(facts: Facts, goal: Goal) -> str:
         else:
             at = f"at minute {when.at_min:g}" if when.at_min is not None else "at any time"
         parts.append(f"{at}: {', '.join(_assert(facts, a) for a in step.asserts)}")
-    parts += [f"{escape(c.room)}: {c.variable} goes {c.direction}d" for c in goal.changes]
+    parts += [f"{escape(c.room)}: {c.variable} {_WAYS[c.direction]}" for c in goal.changes]
     head = "tell: " if goal.kind == "answer" else ""
     return head + ("; ".join(parts) or "the state")
 

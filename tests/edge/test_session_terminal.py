@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def test_the_screen_says_who_stands_where_and_what_is_said():
     text = shown(state("ready"), height=20)
     for words in (
         "Ben says", "Turn on the floor lamp.", "1.6 m in front of the rig, faces the rig", "big television",
-        "standing fan: off", "ep0002  take 2  living room", "0 of 2 kept", "the lamp flickers", "Enter or G",
+        "standing fan: off", "ep0002  take 2  living room", "0 of 2 kept", "the lamp flickers",
+        "Enter, space or G",
     ):  # fmt: skip
         assert words in text, words
 
@@ -156,3 +158,49 @@ def until(master: int, words: str) -> str:
         if ready:
             seen += os.read(master, 65536).decode("utf-8", "replace")
     return seen
+
+
+def test_no_sound_at_all_is_called_silent():
+    silent = {
+        "seconds": 1.0,
+        "peak_dbfs": [-200.0] * 4,
+        "clipped": False,
+        "lost_frames": 0,
+        "dropped_pictures": 0,
+    }
+    text = shown(state("recording", meter=silent))
+    assert "silent" in text and "-200" not in text
+    assert "-12 dBFS" in shown(state("recording", meter={**silent, "peak_dbfs": [-12.0] * 4}))
+
+
+def test_an_open_page_is_told_that_the_session_is_over_before_it_is_closed():
+    from websockets.exceptions import ConnectionClosed
+    from websockets.sync.client import connect
+
+    from edge.session.web import serving
+
+    class Ending:
+        """A session that says what it is told to."""
+
+        phase = "ready"
+
+        def state(self) -> dict[str, Any]:
+            return {"phase": self.phase, "version": 1}
+
+        def wait_for_change(self, version: int, timeout_s: float) -> dict[str, Any]:
+            time.sleep(timeout_s)  # slow: the end comes before it
+            return self.state()
+
+    session = Ending()
+    with ExitStack() as stack:
+        with serving("127.0.0.1:0", session) as page:  # type: ignore[arg-type]
+            assert page is not None
+            where = page.replace("http", "ws", 1).rstrip("/") + "/data"
+            socket = stack.enter_context(connect(where, origin=page.rstrip("/")))
+            assert json.loads(socket.recv(10))["state"]["phase"] == "ready"
+            session.phase = "over"
+        last = "ready"
+        with pytest.raises(ConnectionClosed):
+            while True:
+                last = json.loads(socket.recv(10))["state"]["phase"]
+    assert last == "over"

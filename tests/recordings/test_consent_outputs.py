@@ -59,6 +59,25 @@ def test_it_is_not_done_while_a_noted_folder_is_not_found(data: Path, tmp_path: 
     assert delete_due(data, at=date(2022, 1, 1), ignore_missing=True).deleted
 
 
+def test_a_person_has_one_pseudonym_in_rehearsals_and_repeated_withdrawals(data: Path):
+    listed = withdraw(data, "anna", dry_run=True).pseudonym
+    assert withdraw(data, "anna").pseudonym == listed
+    episode(data, "ep0003-t1", "anna")
+    episode(data, "ep0004-t1", "clara")
+    assert withdraw(data, "anna", dry_run=True).pseudonym == listed
+    assert withdraw(data, "anna").pseudonym == listed
+    unlisted = {withdraw(data, "clara", dry_run=dry).pseudonym for dry in (True, True, False)}
+    episode(data, "ep0005-t1", "clara")
+    unlisted.add(withdraw(data, "clara").pseudonym)
+    assert len(unlisted) == 1 and listed not in unlisted
+    folder = data / "consent"
+    names = {path.name for path in (folder / "erased").iterdir()}
+    assert names == {f"{listed}.txt", f"{unlisted.pop()}.txt"}, "one file per person"
+    kept = folder / "pseudonyms.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert "anna" not in kept.read_text() and "clara" not in kept.read_text()
+
+
 def test_an_export_that_was_cut_off_is_found_beside_its_name(data: Path, tmp_path: Path):
     (tmp_path / "out").rename(tmp_path / "out.partial")
     assert noted_outputs(data).here == (tmp_path / "out.partial",)

@@ -172,3 +172,46 @@ def test_the_command_reports_as_json_and_fails_for_a_broken_file(card: Path, tmp
         import_folder(tmp_path / "nowhere", tmp_path / "data")
     refused = CliRunner().invoke(app, [*call, "--name", "x"])
     assert refused.exit_code != 0 and "--name" in str(refused.exception)
+
+
+def test_a_real_person_of_an_import_is_asked_for_in_the_consent_book(tmp_path: Path):
+    from recordings.consent.book import ConsentBook
+    from recordings.consent.present import persons_of
+    from recordings.release.select import select
+    from tests.recordings.release_episodes import agree
+
+    data = tmp_path / "data"
+    said = ["--speaker", "anna", "--request", "Turn it off.", "--consent", "given", "--notes", "at the door"]
+    into = ["--into", str(data), "--no-report", "--json"]
+    one = CliRunner().invoke(app, ["import", str(sound(tmp_path / "one.wav", 1)), *said, *into])
+    sound(tmp_path / "card" / "two.wav", 2)
+    rest = CliRunner().invoke(app, ["import", str(tmp_path / "card"), *said, "--sharing", "refused", *into])
+    assert (one.exit_code, rest.exit_code) == (0, 0), (one.exception, rest.exception)
+    first = Path(json.loads(one.stdout)["episode"])
+    second = Path(json.loads(rest.stdout)["imported"][0]["episode"])
+    profile = Episode.open(first).profile
+    assert persons_of(profile) == ("anna",) and profile.request == "Turn it off."
+    assert (profile.consent.recording, profile.consent.sharing) == ("given", "unknown")
+
+    out = ["export", str(data), "--to", "audiofolder", "--unreviewed", "--out", str(tmp_path / "out")]
+    refused = CliRunner().invoke(app, out)
+    assert refused.exit_code == 1 and not (tmp_path / "out").exists()
+    assert "anna is not listed" in select(first, need_accepted=False).left_out[0].why
+    agree(data, "anna")
+    assert ConsentBook.open(data).sharing(profile)
+    done = CliRunner().invoke(app, out)
+    assert done.exit_code == 0, done.exception
+    assert select(data, need_accepted=False).episodes == (first,)
+    assert Episode.open(second).profile.consent.sharing == "refused"
+
+
+def test_a_wrong_profile_option_of_an_import_is_named_before_anything_is_written(tmp_path: Path):
+    sound(tmp_path / "card" / "take.wav")
+    for what in (tmp_path / "card", tmp_path / "card" / "take.wav"):
+        run = CliRunner().invoke(
+            app, ["import", str(what), "--sharing", "yes", "--into", str(tmp_path / "d")]
+        )
+        assert isinstance(run.exception, InputError) and "--sharing is one of given, refused" in str(
+            run.exception
+        )
+        assert not (tmp_path / "d").exists()

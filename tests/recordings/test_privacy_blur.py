@@ -105,7 +105,7 @@ def test_a_face_that_turns_away_stays_covered_with_the_body(tmp_path: Path):
 @pytest.mark.parametrize(
     ("expected", "first", "second", "match"),
     [
-        (2, FIRST, SECOND, "at most 1 faces"),
+        (2, FIRST, SECOND, "at most 1 face"),
         (1, lambda image: nothing(), SECOND, "at most 0 faces"),
         (0, lambda image: nothing(), None, "a face can be seen"),
     ],

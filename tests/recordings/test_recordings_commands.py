@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,6 +137,10 @@ def test_nothing_is_written_into_a_sealed_episode(tmp_path, take):
     assert run("doa", take, "--csv", f"{folder}/x.csv")[0] == 2
     assert run("report", folder, "--out", f"{folder}/x.html")[0] == 2
     assert run("verify", folder)[0] == 0
+    for above in (tmp_path / "data", Path(folder).parent):
+        result = CliRunner().invoke(app, ["verify", str(above)])
+        assert isinstance(result.exception, InputError)
+        assert f"give the episodes, e.g. `hearth verify {Path(folder).parent}/*/`" in str(result.exception)
 
 
 def test_an_ordinary_folder_is_not_an_episode(tmp_path):

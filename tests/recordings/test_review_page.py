@@ -220,7 +220,7 @@ def test_every_goal_in_words(episode: Path) -> None:
             "tell: hall: temperature is 21.5 °C"
         ),
         Goal(kind="state", changes=(RoomChange(room="hall", variable="pm10", direction="decrease"),)): (
-            "hall: pm10 goes decreased"
+            "hall: pm10 goes down"
         ),
         Goal(kind="state", steps=(Step(when=When(at_min=20.0), asserts=(off,)),)): "at minute 20: ",
         Goal(kind="state", steps=(Step(when=When(anchor_device="oven", offset_min=-5), asserts=(off,)),)): (

@@ -117,7 +117,7 @@ function keys() {
       button.type = "button";
       button.dataset.op = op;
       button.setAttribute("aria-keyshortcuts", key);
-      button.append(element("kbd", "", op === state.enter ? `Enter · ${key}` : key), words);
+      button.append(element("kbd", "", op === state.enter ? `Enter · Space · ${key}` : key), words);
       button.addEventListener("click", () => press(op));
       return button;
     }),
@@ -173,7 +173,7 @@ link = new Link(
       return;
     }
     root.dataset.link = "down";
-    root.dataset.light = "lost";
+    root.dataset.light = state?.phase === "over" ? "ready" : "lost";
     by("phase").textContent = state?.phase === "over" ? HEADINGS.over : "Not connected";
     by("where").textContent = turn === "token" ? "This page needs a new token: open the address that the session printed" : state?.phase === "over" ? "It has ended" : "Waiting for the session";
     by("keys").replaceChildren();
