@@ -20,6 +20,7 @@ from capture.camera_address import shown_address
 from dsp.errors import InputError
 from recordings.calibrated import OF_THE_RIG
 from recordings.calibration_result import Kind
+from recordings.yaml_text import load_strict_yaml
 
 Coordinate = Annotated[float, Meta(ge=-100, le=100)]
 Metres = tuple[Coordinate, Coordinate, Coordinate]
@@ -230,7 +231,7 @@ def load_rig(path: str | Path | None = None) -> Rig:
 def parse_rig(text: str, where: str = "rig.yaml") -> Rig:
     """Check the text of a rig file; see `load_rig`."""
     try:
-        data = yaml.load(text, _StrictLoader)  # a SafeLoader
+        data = load_strict_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{where}: not valid YAML: {error}") from None
     except RecursionError:
@@ -251,21 +252,6 @@ def rig_from_dict(data: dict[str, Any], where: str) -> Rig:
         raise InputError(f"{where}: {_explain(str(error), data)}") from None
     _check(rig, where)
     return rig
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Like SafeLoader, but a key that stands twice is an error: YAML would drop the first without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key `{name}` stands twice in one section", key.start_mark
-                )
-            seen.add(name)
-        return super().construct_mapping(node, deep)
 
 
 def _refuse_not_finite(data: Any, where: str, place: str = "") -> None:

@@ -26,7 +26,7 @@ import yaml
 from dsp.errors import InputError
 from recordings.json_rest import rest_of, with_rest
 from recordings.profile import Assert, Consent, DeviceState, Goal, HomeState, Profile, Value
-from recordings.storage import storage_errors, utc_now, write_atomic
+from recordings.storage import utc_now, write_new
 
 FIXTURES = "_fixtures.yaml"
 LICENCE = "home-assistant-datasets, Apache-2.0"
@@ -331,12 +331,5 @@ def write_assist_set(profiles: Iterable[Profile], folder: Path) -> list[Path]:
         for home, contents in made.items()
         for name, content in contents.items()
     }
-    for path in files:
-        if path.exists():
-            raise InputError(f"{path}: exists already; give another folder")
-    for path, content in files.items():
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110, explicit_start=True)
-        write_atomic(path, text.encode())
-    return list(files)
+    look: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 110, "explicit_start": True}
+    return write_new({path: yaml.safe_dump(content, **look).encode() for path, content in files.items()})

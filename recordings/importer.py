@@ -27,7 +27,7 @@ from recordings.finish import complete, release_blocks
 from recordings.join import JoinPlan, copy_without_start, is_wav, plan_join
 from recordings.profile import Profile, check_fields
 from recordings.storage import copy_exact, sha256_file, write_atomic
-from recordings.timeline import Line, TimelineWriter
+from recordings.timeline import Line, write_timeline
 from recordings.wav_tags import TRACKS
 from recordings.writer import create_folder, new_episode_id
 
@@ -279,12 +279,7 @@ def _fill(
         described["video"] = video
     profile = msgspec.structs.replace(profile, source=described)
     write_atomic(folder / "episode.yaml", profile_to_yaml(profile).encode())
-    timeline = TimelineWriter(folder / TIMELINE)
-    try:
-        for line in lines:
-            timeline.add(line)
-    finally:
-        timeline.close()
+    write_timeline(folder / TIMELINE, lines)
     return complete(folder, report=report)
 
 

@@ -145,15 +145,8 @@ def export(
 
 def _write_new(files: dict[Path, bytes], wanted: int) -> list[Path]:
     """Write all or, when one of them exists or two have one name, none."""
-    from recordings.storage import storage_errors, write_atomic
+    from recordings.storage import write_new
 
     if len(files) != wanted:
         raise InputError("two profiles have the same id; give each once")
-    for path in files:
-        if path.exists():
-            raise InputError(f"{path}: exists already; give another folder")
-    for path, content in files.items():
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, content)
-    return list(files)
+    return write_new(files)

@@ -6,11 +6,11 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dsp.errors import HearthError
+from dsp.errors import HearthError, InputError
 
 
 class StorageError(HearthError):
@@ -83,6 +83,19 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
             os.close(fd)
         os.replace(temporary, path)
         fsync_folder(path.parent)
+
+
+def write_new(files: Mapping[Path, bytes]) -> list[Path]:
+    """Write all of these files or, when one of them exists, none; folders are made. Raises InputError,
+    StorageError."""
+    for path in files:
+        if path.exists():
+            raise InputError(f"{path}: exists already; give another folder")
+    for path, content in files.items():
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, content)
+    return list(files)
 
 
 def copy_exact(source: Path, target: Path) -> str:

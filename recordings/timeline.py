@@ -59,6 +59,16 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def write_timeline(path: Path, lines: Iterable[Line]) -> None:
+    """A whole new timeline. Raises StorageError."""
+    timeline = TimelineWriter(path)
+    try:
+        for line in lines:
+            timeline.add(line)
+    finally:
+        timeline.close()
+
+
 class TimelineWriter:
     """Appends lines from any thread without waiting for the disk; a thread writes them every `flush_s`.
 

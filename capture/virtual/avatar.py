@@ -21,13 +21,15 @@ ARM_M = 0.62  # shoulder to the tip of a pointing finger is 0.16 more
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Colours of a person."""
+    """What somebody looks like. Colours are BGR."""
 
     skin: Colour
     hair: Colour
     shirt: Colour
     trousers: Colour
-    long_hair: bool
+    long_hair: bool = False
+    beard: bool = False
+    glasses: bool = False
 
 
 LOOKS = (

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capture.rig import Rig
-from capture.virtual.avatar import ARM_M, joints
+from capture.virtual.avatar import ARM_M, Look, joints
 from capture.virtual.drawing import NEAR_M, Canvas, Colour, Pinhole, shade
 from capture.virtual.scene import Figure
 
@@ -29,19 +29,6 @@ ARM_STEPS = 12
 FINGER_M = 0.16
 
 Place = dict[str, NDArray[np.float64]]
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What somebody looks like. Colours are BGR."""
-
-    skin: Colour
-    hair: Colour
-    shirt: Colour
-    trousers: Colour
-    long_hair: bool = False
-    beard: bool = False
-    glasses: bool = False
 
 
 LOOKS = (

@@ -15,7 +15,7 @@ import threading
 import uvicorn
 
 from edge.console.app import LONGEST_TEXT, make_app
-from recordings.web.connections import BoundedProtocol
+from recordings.web.server import page_config
 
 _NICE = 5  # sound and pictures go first
 
@@ -25,22 +25,8 @@ def main() -> None:
     told = json.loads(sys.stdin.readline())
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(told),
-            http=BoundedProtocol,
-            ws="websockets-sansio",
-            ws_per_message_deflate=False,  # pictures are compressed already
-            ws_max_size=2 * LONGEST_TEXT,
-            ws_ping_interval=5.0,
-            ws_ping_timeout=10.0,
-            limit_concurrency=64,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-    )
+    more = {"ws_per_message_deflate": False}  # pictures are compressed already
+    server = uvicorn.Server(page_config(make_app(told), LONGEST_TEXT, **more))
 
     def wait_for_the_end() -> None:
         sys.stdin.read()

@@ -29,6 +29,7 @@ from edge.console.feed import BANDS, HIGH_DB, LOW_DB, Feed
 from edge.console.guard import Guard
 from edge.console.settings import Eye
 from edge.stream import CommandClient
+from recordings.web.messages import read_object
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ FILES = {
     "/console.css": ("console.css", "text/css; charset=utf-8"),
     **{
         f"/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8")
-        for name in ("console", "link", "picture", "plan", "sound", "talk", "health")
+        for name in ("console", "link", "picture", "plan", "sound", "svg", "talk", "health")
     },
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
@@ -111,11 +112,8 @@ class Page:
         self._wake.set()
         while True:
             text = await self._socket.receive_text()
-            try:
-                said = json.loads(text) if len(text) <= LONGEST_TEXT else None
-            except (ValueError, RecursionError):
-                said = None
-            if not isinstance(said, dict):
+            said = read_object(text, LONGEST_TEXT)
+            if said is None:
                 await self._socket.close(1007, "expected a short JSON object")
                 return
             if "ack" in said:

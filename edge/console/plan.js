@@ -1,20 +1,13 @@
 // The room from above: devices, microphone, what the camera sees, where the sound comes from.
 "use strict";
 
-const SVG = "http://www.w3.org/2000/svg";
+import { make } from "./svg.js";
+
 const SCALE = 100; // drawing units per metre
 const EDGE = 14;
 const BELOW = 46; // room for a line of text
 const GONE_MS = 700;
 const RING = 62; // of the compass around the microphone
-
-const make = (parent, kind, attributes, text) => {
-  const made = document.createElementNS(SVG, kind);
-  for (const [key, value] of Object.entries(attributes ?? {})) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  parent.append(made);
-  return made;
-};
 
 export const isOn = (attributes) =>
   Object.entries(attributes ?? {}).some(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dsp.errors import InputError
+from recordings.web.messages import read_object
 
 if TYPE_CHECKING:
     from edge.session.engine import Session
@@ -32,6 +33,7 @@ FILES = {
     "/": (_HERE / "index.html", "text/html; charset=utf-8"),
     "/session.css": (_HERE / "session.css", "text/css; charset=utf-8"),
     "/session.js": (_HERE / "session.js", "text/javascript; charset=utf-8"),
+    "/svg.js": (_CONSOLE / "svg.js", "text/javascript; charset=utf-8"),
     "/room.js": (_HERE / "room.js", "text/javascript; charset=utf-8"),
     "/console.css": (_CONSOLE / "console.css", "text/css; charset=utf-8"),
     "/link.js": (_CONSOLE / "link.js", "text/javascript; charset=utf-8"),
@@ -79,11 +81,8 @@ class _Page:
     async def _receive(self) -> None:
         while True:
             text = await self._socket.receive_text()
-            try:
-                said = json.loads(text) if len(text) <= LONGEST_TEXT else None
-            except (ValueError, RecursionError):
-                said = None
-            if not isinstance(said, dict):
+            said = read_object(text, LONGEST_TEXT)
+            if said is None:
                 await self._socket.close(1007, "expected a short JSON object")
                 return
             if isinstance(said.get("ping"), int | float):
@@ -183,25 +182,11 @@ def serving(address: str | None, session: Session) -> Iterator[str | None]:
     import uvicorn
 
     from recordings.web.address import bind
-    from recordings.web.connections import BoundedProtocol
+    from recordings.web.server import page_config
 
     listening = bind(address, "--address", "Is another `hearth session` running? Give another --address")
     pages: set[_Page] = set()
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(session, listening, pages),
-            http=BoundedProtocol,
-            ws="websockets-sansio",
-            ws_max_size=2 * LONGEST_TEXT,
-            ws_ping_interval=5.0,
-            ws_ping_timeout=10.0,
-            limit_concurrency=64,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-    )
+    server = uvicorn.Server(page_config(make_app(session, listening, pages), LONGEST_TEXT))
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listening.socket]}, name="session web", daemon=True
     )

@@ -16,6 +16,7 @@ from recordings.consent.traces import EMPTY, AnchorSearch, Traces, pick_anchors
 from recordings.manifest import read_manifest
 from recordings.marker import MANIFEST
 from recordings.storage import sha256_file, storage_errors
+from recordings.yaml_text import load_yaml
 
 _LEAST_PHRASE = 12  # characters; shorter requests ("stop") are anybody's
 
@@ -90,7 +91,7 @@ def _planned(found: Survey) -> Iterable[str]:
                 text = path.read_text(encoding="utf-8", errors="replace")
             if "hearth_plan" in text:
                 try:
-                    plan = yaml.safe_load(text)
+                    plan = load_yaml(text)
                     yield from (item["request"] for item in plan["items"])
                 except (yaml.YAMLError, KeyError, TypeError):
                     continue

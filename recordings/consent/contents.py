@@ -26,6 +26,7 @@ from recordings.consent.forms import HEAD_BYTES, Form, form_of, text_of
 from recordings.consent.survey import OPAQUE
 from recordings.consent.traces import AnchorSearch, Traces, words
 from recordings.storage import storage_errors
+from recordings.yaml_text import load_yaml
 
 Action = Literal["keep", "delete", "rewrite", "remake", "mark"]
 TREES = {".json", ".yaml", ".yml"}
@@ -194,7 +195,7 @@ class Look:
 
     def _tree(self, text: str, suffix: str) -> Verdict:
         try:
-            tree = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
+            tree = json.loads(text) if suffix == ".json" else load_yaml(text)
         except (ValueError, yaml.YAMLError):
             return self._lines(text, suffix)
         if isinstance(tree, dict) and "hearth_plan" in tree:

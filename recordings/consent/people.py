@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from datetime import date
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 import yaml
@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from dsp.errors import InputError
 from recordings.profile import Name
+from recordings.yaml_text import load_yaml
 
 Use = Literal["recording", "sharing", "biometrics"]
 USES: tuple[Use, ...] = get_args(Use)
@@ -96,7 +97,7 @@ def content_hash(people: People) -> str:
 def people_from_yaml(text: str, where: str) -> People:
     """Read people.yaml strictly. Raises InputError with the key and the value."""
     try:
-        people = msgspec.convert(yaml.safe_load(text), People)
+        people = msgspec.convert(load_yaml(text), People)
     except yaml.YAMLError as error:
         raise InputError(f"{where}: not valid YAML: {error}") from None
     except msgspec.ValidationError as error:
@@ -128,8 +129,3 @@ def check_people(people: People, where: str) -> None:
 def new_pseudonym() -> str:
     """A random word that says nothing about the person."""
     return f"p-{secrets.token_hex(6)}"
-
-
-def as_dict(grant: Grant) -> dict[str, Any]:
-    """A grant with dates as text."""
-    return dict(msgspec.to_builtins(grant))

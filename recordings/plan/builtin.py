@@ -11,6 +11,7 @@ import yaml
 from dsp.errors import InputError
 from recordings.plan.device_types import AT_REST
 from recordings.plan.model import Participant, PlanRoom
+from recordings.yaml_text import load_yaml
 
 FIVE_ROOMS = Path(__file__).parent / "five_rooms.yaml"
 
@@ -29,7 +30,7 @@ def home_from_yaml(text: str, where: str) -> tuple[tuple[PlanRoom, ...], tuple[P
     """Rooms and participants of a file in the form of five_rooms.yaml: a device needs neither its room nor
     its attributes. Raises InputError with the key and the value."""
     try:
-        data = yaml.safe_load(text)
+        data = load_yaml(text)
         for room in data["rooms"]:
             for device in room["devices"]:
                 _complete(device, room["id"], where)

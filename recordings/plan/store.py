@@ -31,6 +31,7 @@ from recordings.profile import (
     Value,
 )
 from recordings.storage import write_atomic
+from recordings.yaml_text import load_strict_yaml
 
 _HEAD = (
     "# A shooting plan of Hearth: `hearth plan show` counts it, `hearth plan check` checks it after edits.\n"
@@ -95,7 +96,7 @@ def read_plan(path: str | Path) -> Plan:
 def plan_from_yaml(text: str, where: str = "plan.yaml") -> Plan:
     """The plan of this text; see `read_plan`."""
     try:
-        data = yaml.load(text, _Loader)
+        data = load_strict_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{where}: not valid YAML: {error}") from None
     except RecursionError:
@@ -234,22 +235,6 @@ def _same(one: Value, other: Value) -> bool:
 def write_plan(plan: Plan, path: str | Path) -> None:
     """Write plan.yaml at once or not at all. Raises StorageError, and InputError as `plan_to_yaml`."""
     write_atomic(Path(path), plan_to_yaml(plan).encode("utf-8"))
-
-
-class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
-    """Like SafeLoader, but a key that stands twice is an error: YAML would drop the first without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [str(key.value) for key, _ in node.value]
-        for place, name in enumerate(names):
-            if name in names[:place]:
-                raise yaml.constructor.ConstructorError(
-                    None,
-                    None,
-                    f"the key `{name}` stands twice in one section",
-                    node.value[place][0].start_mark,
-                )
-        return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
 
 
 class _Dumper(yaml.CSafeDumper if hasattr(yaml, "CSafeDumper") else yaml.SafeDumper):  # type: ignore[misc]

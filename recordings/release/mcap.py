@@ -112,15 +112,7 @@ def _write(item: ReleaseItem, path: Path, work: Path, report: ExportReport) -> N
             data = msgspec.json.encode({"timestamp": time_of(at), **value})
             writer.add_message(channels[topic], at, data, at, number)
         told = item.description()
-        told["sound"] = {
-            "rate_hz": RELEASE_RATE_HZ,
-            "channels": "W,Y,Z,X",
-            "scale": "SN3D",
-            "frames": sound.frames,
-            "sample_type": sound.sample_type,
-            "clipped_samples": sound.clipped,
-            "voice_safe": sound.voice_safe,
-        }
+        told["sound"] = sound.facts()
         told["video"] = {
             camera or "main": {
                 "codec": made.codec,

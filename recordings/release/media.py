@@ -46,6 +46,18 @@ class SoundFile:
     rate_hz: int = RELEASE_RATE_HZ
     channels: int = 4
 
+    def facts(self) -> dict[str, Any]:
+        """What a release says of it, beside its place: plain data, in this order."""
+        return {
+            "rate_hz": self.rate_hz,
+            "channels": "W,Y,Z,X",
+            "scale": "SN3D",
+            "frames": self.frames,
+            "sample_type": self.sample_type,
+            "clipped_samples": self.clipped,
+            "voice_safe": self.voice_safe,
+        }
+
 
 @dataclass(frozen=True)
 class VideoFile:

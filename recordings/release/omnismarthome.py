@@ -82,15 +82,6 @@ def _write_item(item: ReleaseItem, out: Path, report: ExportReport) -> dict[str,
         }
     told = item.description()
     profile = told["profile"]
-    facts = {
-        "rate_hz": RELEASE_RATE_HZ,
-        "channels": "W,Y,Z,X",
-        "scale": "SN3D",
-        "frames": sound.frames,
-        "sample_type": sound.sample_type,
-        "clipped_samples": sound.clipped,
-        "voice_safe": sound.voice_safe,
-    }
     feasible = profile["feasibility"]
     none = feasible == "nonexistent_resource"
     target = {"episode": item.id, "device": profile["target_device"], "none": none}
@@ -103,7 +94,7 @@ def _write_item(item: ReleaseItem, out: Path, report: ExportReport) -> dict[str,
         "episode.json": (
             {
                 "profile": {key: value for key, value in profile.items() if key not in _PARTS},
-                "sound": facts,
+                "sound": sound.facts(),
                 "video": videos,
                 "geometry": told["geometry"],
                 "split": item.split,
@@ -167,7 +158,7 @@ def import_episode(folder: str | Path, into: str | Path, *, report: bool = True)
     """
     from recordings.audio_file import open_audio
     from recordings.finish import complete
-    from recordings.timeline import TimelineWriter
+    from recordings.timeline import write_timeline
     from recordings.video_read import remux
     from recordings.writer import create_folder
 
@@ -204,12 +195,7 @@ def import_episode(folder: str | Path, into: str | Path, *, report: bool = True)
     if (folder / TRUTH).is_file():
         with storage_errors(folder / TRUTH, "read"):
             write_atomic(new / TRUTH, (folder / TRUTH).read_bytes())
-    timeline = TimelineWriter(new / TIMELINE)
-    try:
-        for line in lines:
-            timeline.add(line)
-    finally:
-        timeline.close()
+    write_timeline(new / TIMELINE, lines)
     return complete(new, report=report)
 
 

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any
 
 from dsp.errors import InputError
-from recordings.episode import RELEASE, RELEASE_RATE_HZ, TIMELINE, video_name
+from recordings.episode import RELEASE, TIMELINE, video_name
 from recordings.release.item import NO_SPLIT, ReleaseItem
 from recordings.release.options import ExportReport, Holds, ReleaseOptions
 from recordings.release.tables import write_json
@@ -99,16 +99,7 @@ def _add(key: str, item: ReleaseItem, out: Path, shards: _Shards, report: Export
     if sound.clipped:
         report.clipped[item.id] = sound.clipped
     told = item.description()
-    told["sound"] = {
-        "file": f"{key}.foa.wav",
-        "rate_hz": RELEASE_RATE_HZ,
-        "channels": "W,Y,Z,X",
-        "scale": "SN3D",
-        "frames": sound.frames,
-        "sample_type": sound.sample_type,
-        "clipped_samples": sound.clipped,
-        "voice_safe": sound.voice_safe,
-    }
+    told["sound"] = {"file": f"{key}.foa.wav", **sound.facts()}
     told["video"] = {}
     members: dict[str, tuple[Path | bytes, tuple[str, ...]]] = {f"{key}.foa.wav": (sound.path, (RELEASE,))}
     for camera in item.cameras:

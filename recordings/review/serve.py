@@ -10,21 +10,12 @@ import uvicorn
 
 from recordings.review.app import Desk, make_app
 from recordings.web.address import Listening
-from recordings.web.connections import BoundedProtocol
+from recordings.web.server import page_config
 
 
 def serve(desk: Desk, listening: Listening, ready: Callable[[], None] | None = None) -> None:
     """Serve on a bound socket; `ready` is called when the page can be opened. Ends at Ctrl-C or SIGTERM."""
-    config = uvicorn.Config(
-        make_app(desk, listening),
-        http=BoundedProtocol,
-        ws="none",
-        limit_concurrency=64,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-    )
+    config = page_config(make_app(desk, listening))
     threading.Thread(target=desk.warm, name="warm", daemon=True).start()
     if ready is not None:
         ready()  # the socket listens already: a browser that is quicker than the server waits in its queue

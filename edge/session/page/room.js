@@ -1,17 +1,10 @@
 // The room from above: who stands where and looks where, the devices, the rig.
 "use strict";
 
-const SVG = "http://www.w3.org/2000/svg";
+import { make } from "./svg.js";
+
 const SCALE = 100; // drawing units per metre
 const EDGE = 12;
-
-const make = (parent, kind, attributes, text) => {
-  const made = document.createElementNS(SVG, kind);
-  for (const [key, value] of Object.entries(attributes ?? {})) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  parent.append(made);
-  return made;
-};
 
 const turned = (degrees) => [Math.cos((degrees * Math.PI) / 180), -Math.sin((degrees * Math.PI) / 180)];
 
