@@ -269,13 +269,13 @@ def check(
 ) -> None:
     """Is the record as it was written, and has nothing come back that was deleted? Exit 1 when not."""
     from recordings.consent.book import ConsentBook
-    from recordings.consent.withdraw import Return, come_back
+    from recordings.consent.withdraw import come_back
 
     book = ConsentBook.open(data)
     problems = book.check()
     lines, head = book.audit_head()
     with progress("looking through everything") as advance:
-        back = come_back(data, also or [], advance) if data.is_dir() else Return([], [], [])
+        back = come_back(data, also or [], advance)
     problems += [f"{path}: was deleted once, and is here again" for path in back.files]
     ok = not problems and (ignore_missing or not back.not_found)
     where = {"searched": back.searched, "not_found": back.not_found}

@@ -656,6 +656,7 @@ WRONG = {
     "nothing to review": (("review", "folder", "--json"), "no episode"),
     "no such filter": (("review", "data", "--only", "bogus", "--json"), "bogus"),
     "missing data folder": (("episodes", "nothing", "--json"), "nothing"),
+    "missing folder of a consent record": (("consent", "check", "--data", "nothing", "--json"), "nothing"),
     "file instead of a data folder": (("episodes", "foa.wav", "--json"), "foa.wav"),
     "file instead of an episode": (("report", "foa.wav", "--json"), "foa.wav"),
     "folder instead of a file": (("check", "folder", *AMBIX), "folder"),
