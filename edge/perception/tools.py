@@ -1,7 +1,8 @@
 """The one interface of all perception tools: what was found, how sure, by what, and what it cost.
 
 A tool looks at a `Scene` (one utterance, the pictures around it, the map of the room) and returns a
-`Finding`. Whatever several tools need (the bodies in a picture, where the talker is) is worked out once per scene.
+`Finding`. Whatever several tools need (the bodies in a picture, where the talker is) is worked out once per
+scene.
 """
 
 from __future__ import annotations
