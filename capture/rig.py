@@ -109,7 +109,7 @@ class Device(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         "window_covering",
     ]
     name: Text  # as people say it: "ceiling light", "desk fan"
-    room: Text = "living_room"
+    room: Text | None = None  # default: the rig's; of another one the place is not used
     position_m: Metres = (0.0, 0.0, 0.0)
 
 
@@ -119,6 +119,7 @@ class Person(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     id: Id
     name: Text
     room: Text | None = None  # the room that "my room" means
+    devices: tuple[Id, ...] = ()  # ids of devices that are this person's own
 
 
 class Room(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

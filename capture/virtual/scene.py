@@ -174,7 +174,7 @@ class VirtualScene:
                 id=d.id,
                 type=d.type,
                 name=d.name,
-                room=d.room,
+                room=d.room or self.rig.room.name,
                 position_m=d.position_m,
                 attributes=self._first_states.get(d.id, {}),
             )

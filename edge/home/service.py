@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from capture.blocks import monotonic_ns
 from capture.rig import Rig
 from edge.home.agent_desk import AgentDesk
+from edge.home.clock import FORM
+from edge.home.describe import room_map
 from edge.home.schema import Value
 from edge.home.twin import Home, HomeDevice
 from edge.stream import CommandServer, Publisher
@@ -21,20 +24,8 @@ def home_of(rig: Rig, initial: HomeState | dict[str, dict[str, Value]] | None = 
 
 
 def _devices(rig: Rig) -> list[HomeDevice]:
-    return [HomeDevice(d.id, d.type, d.name, d.room, d.position_m) for d in rig.room.devices]
-
-
-def room_map(rig: Rig, home: Home) -> dict[str, Any]:
-    """What an agent may know about the room: devices with states, the microphone's pose, who lives here."""
-    return {
-        "room": {"name": rig.room.name, "size_m": list(rig.room.size_m)},
-        "devices": home.describe(),
-        "microphone": {
-            "position_m": list(rig.microphone.position_m),
-            "yaw_deg": rig.microphone.yaw_deg,
-        },
-        "people": [{"id": p.id, "name": p.name, "room": p.room} for p in rig.room.people],
-    }
+    here = rig.room.name
+    return [HomeDevice(d.id, d.type, d.name, d.room or here, d.position_m) for d in rig.room.devices]
 
 
 class HomeService:
@@ -68,8 +59,11 @@ class HomeService:
         self._publish_state({})
 
     def describe(self) -> dict[str, Any]:
-        """The room map; see `room_map`."""
-        return room_map(self.rig, self.home)
+        """The room map; see `edge.home.describe.room_map`."""
+        return room_map(self.rig, self.home, time=self._time())
+
+    def _time(self) -> str:
+        return datetime.now().strftime(FORM)
 
     def state(self, device_id: str | None = None) -> dict[str, Any]:
         """Attributes of one device, or of all."""

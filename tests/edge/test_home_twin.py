@@ -244,5 +244,7 @@ def test_the_room_map_of_the_built_in_rig_holds_no_truth() -> None:
     rig = load_rig("capture/virtual/demo_rig.yaml")
     told = room_map(rig, home_of(rig))
     assert len(told["devices"]) == len(rig.room.devices)
-    assert set(told) == {"room", "devices", "microphone", "people"}
+    assert set(told) == {
+        "room", "rooms", "devices", "microphone", "camera", "people", "household", "time",
+    }  # fmt: skip
     assert "seed" not in str(told)
