@@ -39,13 +39,24 @@ class Template:
 
 
 class Biometrics:
-    """The templates of a data folder. Every access asks the consent book first."""
+    """The templates of a data folder. Every access asks the consent book first.
 
-    def __init__(self, data_folder: str | Path) -> None:
+    virtual: nobody real is in this folder (people of the virtual room), and nobody is asked. Raises
+    InputError for such a folder when a consent book is in it: that one has real people.
+    """
+
+    def __init__(self, data_folder: str | Path, *, virtual: bool = False) -> None:
         self.data = Path(data_folder)
         self.folder = self.data / BIOMETRICS
+        self.virtual = virtual
+        if virtual and ConsentBook.open(self.data).people.people:
+            raise InputError(f"{self.data}: has a consent book of real people; keep virtual ones elsewhere")
 
     def _of(self, person: str, at: date | None) -> Path:
+        if self.virtual:
+            if Path(person).name != person or person.startswith("."):
+                raise InputError(f"{person!r} is no name of a person")
+            return self.folder / person
         book = ConsentBook.open(self.data)
         answer = book.may(person, "biometrics", at)
         if not answer:

@@ -18,6 +18,8 @@ from recordings.marker import MANIFEST
 from recordings.storage import sha256_file, storage_errors
 from recordings.yaml_text import load_yaml
 
+_SOUND = frozenset({".wav", ".w64", ".flac", ".ogg", ".opus", ".mp3", ".m4a"})
+_SAME_SOUND = 3  # places of 16 KiB that agree; one alone could be a fault of a device that repeats itself
 _LEAST_PHRASE = 12  # characters; shorter requests ("stop") are anybody's
 
 
@@ -38,9 +40,27 @@ def collect(found: Survey, going: Iterable[Found], traces: Traces) -> list[tuple
     _add_ids_and_phrases(found, going, staying, traces)
     tables, problems = _tables(found)
     _add_outputs(tables, traces)
+    traces.anchors |= traces.sound
     _drop_common_anchors(staying, tables, traces)
     traces.hashes.discard(EMPTY)
     return problems
+
+
+def same_sound(staying: Iterable[Found], traces: Traces) -> list[tuple[str, str]]:
+    """Episodes that are said to be somebody else's, or nobody's, and hold sound of the person: the same
+    recording, brought in a second time. Gives (folder, why). Raises StorageError."""
+    search = AnchorSearch(traces.sound)
+    found = []
+    for episode in staying if traces.sound else ():
+        heard: set[bytes] = set()
+        for path in files_below(episode.path):
+            if path.suffix.lower() in _SOUND and path.is_file():
+                with storage_errors(path, "read"), open(path, "rb") as stream:
+                    heard |= search.read(stream)[1]
+        if len(heard) >= min(_SAME_SOUND, len(traces.sound)):
+            why = "holds the same sound as an episode of the person: it is that recording again; delete it"
+            found.append((str(episode.path), why))
+    return found
 
 
 def listed(folder: Path) -> dict[str, dict[str, str]]:
@@ -65,7 +85,10 @@ def _add_files(folder: Path, found: Survey, kept_hashes: set[str], traces: Trace
         with storage_errors(path, "read"):
             hashes[name] = sha256_file(path)
             if path.suffix.lower() in OPAQUE:
-                traces.anchors |= pick_anchors(path)
+                anchors = pick_anchors(path)
+                traces.anchors |= anchors
+                if path.suffix.lower() in _SOUND:
+                    traces.sound |= anchors
     for name, digest in hashes.items():
         reel = Path(name).suffix.lower() in OPAQUE
         if not name.startswith("calibration/") and (reel or digest not in kept_hashes):

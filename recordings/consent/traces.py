@@ -57,6 +57,7 @@ class Traces:
     phrases: set[str] = field(default_factory=set)  # requests that no other episode and no plan has
     hashes: set[str] = field(default_factory=set)
     anchors: set[bytes] = field(default_factory=set)
+    sound: set[bytes] = field(default_factory=set)  # anchors of their sound, whoever else has it as well
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -66,13 +67,19 @@ class Traces:
             "pseudonym": self.pseudonym,
             **lists,
             "anchors": sorted(anchor.hex() for anchor in self.anchors),
+            "sound": sorted(anchor.hex() for anchor in self.sound),
         }
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Traces:
         """The reverse of `to_dict`."""
-        sets = {key: set(value) for key, value in plain.items() if key not in ("pseudonym", "anchors")}
-        return cls(plain["pseudonym"], **sets, anchors={bytes.fromhex(text) for text in plain["anchors"]})
+        bytes_of = ("anchors", "sound")
+        sets: dict[str, Any] = {
+            key: {bytes.fromhex(text) for text in value} if key in bytes_of else set(value)
+            for key, value in plain.items()
+            if key != "pseudonym"
+        }
+        return cls(plain["pseudonym"], **sets)
 
     def name_pattern(self) -> re.Pattern[str] | None:
         """Names as whole words in text."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from dsp.errors import InputError
 from recordings.consent.book import ConsentBook
-from recordings.consent.collect import collect
+from recordings.consent.collect import collect, same_sound
 from recordings.consent.contents import Look
 from recordings.consent.erase import (
     Work,
@@ -167,6 +167,7 @@ def _run(
     before = erased_hashes(book.folder)
     traces.hashes |= before
     problems = collect(found, going, traces)
+    problems += same_sound((e for e in found.episodes if e not in going), traces)
     biometrics = [found.data / BIOMETRICS / name for name in sorted(traces.names)]
     biometrics = [folder for folder in biometrics if folder.is_dir() and folder.parent.name == BIOMETRICS]
     judge = Judge(found, going, traces, map(Path, work.folders))
@@ -219,6 +220,7 @@ def _look_again(found: Survey, work: Work, outcome: Outcome) -> None:
     outcome.left = [(str(episode.path), "is an episode of the person") for episode in held]
     outcome.left += [(str(step.path), step.verdict.why) for step in judge.steps()]
     outcome.left += judge.outcome.left + _undecided(now, held)
+    outcome.left += same_sound((e for e in now.episodes if e not in held), work.traces)
     outcome.unexplained = judge.outcome.unexplained
 
 

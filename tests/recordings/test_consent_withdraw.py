@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import os
+import shutil
 import sqlite3
 import tarfile
 import zipfile
@@ -311,6 +312,23 @@ def test_a_copy_that_turns_up_later_is_recognised_by_its_hash(home):
     (found / "x.wav").write_bytes(wav)
     report = withdraw(data, "anna", also=[found])
     assert report.done and not (found / "x.wav").exists()
+
+
+def test_the_same_sound_brought_in_again_for_somebody_else_is_named(home):
+    data, away, episodes = home
+    again = episode(data, "ep0090-t1", "ben", seed=5)
+    sound = (episodes["anna"] / "foa_48k" / "0001.wav").read_bytes()
+    (again / "foa_48k" / "0001.wav").write_bytes(b"RIFX another header of the same samples" + sound[4:])
+    write_manifest(again)
+    copy = away / "copy.wav"
+    copy.write_bytes(b"RIFF" + sound[9:])
+    assert (str(again), True) in [(path, "same sound" in why) for path, why in
+                                  withdraw(data, "anna", also=[away], dry_run=True).outcome.left]  # fmt: skip
+    report = withdraw(data, "anna", also=[away])
+    assert not report.done and [path for path, _ in report.outcome.left] == [str(again)]
+    assert again.exists()
+    shutil.rmtree(again)
+    assert withdraw(data, "anna", also=[away]).done and not copy.exists()
 
 
 def test_it_is_not_done_while_nobody_can_tell_whose_a_file_is(home):
