@@ -1,4 +1,4 @@
-"""Profile book: open set, consent, forgetting. Truth by construction: vectors at known angles and distances."""
+"""Profile book: open set, consent, forgetting. Truth: vectors at known angles and distances."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ def test_templates_need_consent_and_go_when_it_is_withdrawn(tmp_path: Path):
 
     again = ProfileBook.open(tmp_path)
     assert again.identify(at(5), VOICE).person == "anna"
-    consent = ConsentBook.open(tmp_path)
-    consent.withdraw_use("anna", "biometrics") if hasattr(consent, "withdraw_use") else None
-    assert again.delete("anna") and not file.exists() and not again.identify(at(5), VOICE).known
+    ConsentBook.open(tmp_path).withdraw_use("anna", ["biometrics"])
+    again.reload()
+    assert not again.identify(at(5), VOICE).known and again.without_consent == ("anna",)
+    assert again.delete("anna") and not file.exists()
     assert not again.delete("anna")
 
 
