@@ -165,7 +165,8 @@ def _line(text: bytes) -> Line:
 def kept_takes(session_folder: str | Path) -> dict[str, Path]:
     """Item of the plan -> folder of the episode that was kept for it, in the order of the ids.
 
-    A folder that is not there any more (it was withdrawn or moved) is left out. Raises InputError for a
+    A folder that is not there any more (it was withdrawn or moved) is left out; one whose profile cannot be
+    read is named as the journal has it: whoever opens it is told why. Raises InputError for a
     journal that cannot be read, and when an episode is not a take of the item that the journal says: then
     folders were renamed, and nothing of it may be released.
     """
@@ -177,7 +178,11 @@ def kept_takes(session_folder: str | Path) -> dict[str, Path]:
         path = folder / name
         if not path.is_dir():
             continue
-        profile = Episode.open(path).profile
+        try:
+            profile = Episode.open(path).profile
+        except InputError:  # one broken file says nothing about the other takes
+            found[item] = path
+            continue
         if profile.plan_item != item:
             raise InputError(
                 f"{path}: the journal keeps it for the item {item}, but it says that it is a take of"

@@ -9,6 +9,7 @@ import pytest
 
 from dsp.errors import InputError
 from recordings.profile import Profile, profile_to_yaml
+from recordings.release.select import select
 from recordings.session_journal import JOURNAL, kept_takes, read_journal
 
 
@@ -87,6 +88,15 @@ def test_kept_takes_are_checked_against_what_the_episodes_say(tmp_path: Path):
     episode(folder, "ep0003", 1, says="ep0007")
     with pytest.raises(InputError, match="ep0007"):
         kept_takes(folder)
+
+
+def test_one_broken_profile_holds_no_other_take_back(tmp_path: Path):
+    folder = written(tmp_path, *(line("kept", **of(f"ep000{n}", 1)) for n in (1, 2)))
+    one, two = episode(folder, "ep0001", 1), episode(folder, "ep0002", 1)
+    (one / "episode.yaml").write_text("hearth_episode: [")
+    assert kept_takes(folder) == {"ep0001": one, "ep0002": two}
+    left = {path.path.name: path.code for path in select([folder], need_accepted=False).left_out}
+    assert left["ep0001-t1"] == "unreadable" and left["ep0002-t1"] not in ("unreadable", "not_kept")
 
 
 def test_a_folder_without_a_journal_keeps_nothing(tmp_path: Path):
