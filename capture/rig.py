@@ -111,6 +111,8 @@ class Device(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     name: Text  # as people say it: "ceiling light", "desk fan"
     room: Text | None = None  # default: the rig's; of another one the place is not used
     position_m: Metres = (0.0, 0.0, 0.0)
+    # With a real home: its id there, an entity of Home Assistant (light.reading_lamp) or of MQTT discovery.
+    entity: Text | None = None
 
 
 class Person(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -129,6 +131,26 @@ class Room(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     size_m: tuple[Length, Length, Length] = (5.2, 4.1, 2.7)
     devices: tuple[Device, ...] = ()
     people: tuple[Person, ...] = ()
+
+
+class HomeSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The home that commands go to: a twin in software, or a real one (docs/home-assistant.md)."""
+
+    kind: Literal["twin", "home_assistant", "mqtt"] = "twin"
+    url: Text | None = None  # of Home Assistant, like http://homeassistant.local:8123
+    token_file: Text | None = None  # holds a long-lived access token of Home Assistant, and nothing else
+    leave_out: tuple[Text, ...] = ()  # entities that Hearth does not touch, as patterns: switch.server_*
+    answer_s: Annotated[float, Meta(gt=0, le=60)] = 5.0  # how long a device may take to do what it was told
+
+
+class Mqtt(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """An MQTT broker: the way to a home of `kind: mqtt`, and where Hearth announces itself as a device."""
+
+    url: Text  # mqtt://host:1883, mqtts://host:8883
+    user: Text | None = None
+    password_file: Text | None = None
+    discovery: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_\-]+(/[A-Za-z0-9_\-]+)*\Z")] = "homeassistant"
+    announce: bool = True  # Hearth itself as a device of Home Assistant
 
 
 class Storage(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -200,6 +222,8 @@ class Rig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     more_cameras: tuple[FurtherCamera, ...] = ()
     calibration: RigResults = msgspec.field(default_factory=RigResults)
     room: Room = msgspec.field(default_factory=Room)
+    home: HomeSettings = msgspec.field(default_factory=HomeSettings)
+    mqtt: Mqtt | None = None
     storage: Storage = msgspec.field(default_factory=Storage)
     endpoints: Endpoints = msgspec.field(default_factory=Endpoints)
     security: Security = msgspec.field(default_factory=Security)
@@ -334,6 +358,11 @@ def _choices(kind: Any) -> tuple[Any, ...]:
     return kind.__args__ if getattr(kind, "__origin__", None) is Literal else ()
 
 
+def _shown(url: str | None) -> str:
+    """An address for a message: a password in it is not shown."""
+    return repr(url and shown_address(url))
+
+
 def _check(rig: Rig, where: str) -> None:
     """What no single key can tell: combinations that are impossible."""
 
@@ -380,6 +409,20 @@ def _check(rig: Rig, where: str) -> None:
     for key, place in places:
         if not all(0 <= p <= s for p, s in zip(place, room.size_m, strict=True)):
             fail(f"`{key}` {list(place)} is outside the room, which is {list(room.size_m)} m (`room.size_m`)")
+    home = rig.home
+    if home.kind == "home_assistant" and not re.match(r"^https?://[^/@]+/?\Z", home.url or ""):
+        fail(f"`home.url` is the address of Home Assistant, like http://host:8123 (found {_shown(home.url)})")
+    if home.kind == "home_assistant" and not home.token_file:
+        fail("`home.token_file` is missing: the file that holds an access token of Home Assistant")
+    if home.kind == "mqtt" and rig.mqtt is None:
+        fail("`home.kind: mqtt` needs a broker: `mqtt:` with its `url`")
+    if rig.mqtt is not None and not re.match(
+        r"^mqtts?://([^/@:\[\]]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?/?\Z", rig.mqtt.url
+    ):
+        fail(f"`mqtt.url` is the address of a broker, like mqtt://host:1883 (found {_shown(rig.mqtt.url)})")
+    bound = [d.entity for d in room.devices if d.entity]
+    if doubly := sorted({e for e in bound if bound.count(e) > 1}):
+        fail(f"two devices of `room.devices` have the entity `{doubly[0]}`; each needs its own")
     for kind, ids in (("device", [d.id for d in room.devices]), ("person", [p.id for p in room.people])):
         twice = sorted({i for i in ids if ids.count(i) > 1})
         if twice:

@@ -96,3 +96,32 @@ def test_a_cameras_password_does_not_get_into_the_snapshot() -> None:
     assert "secret" not in str(snapshot) and "a@b" not in str(snapshot)
     text = 'hearth_rig: 1\ncamera: {source: url, url: "http://me:se cre\'t@10.0.0.7/v?p=secret"}\n'
     assert rig_to_dict(parse_rig(text))["camera"]["url"] == "http://***@10.0.0.7/v?***"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("home: {kind: home_assistant, token_file: t}", ["home.url", "http://host:8123"]),
+        ("home: {kind: home_assistant, url: 'http://me:geheim@host:8123', token_file: t}", ["home.url"]),
+        ("home: {kind: home_assistant, url: 'http://host:8123'}", ["home.token_file"]),
+        ("home: {kind: mqtt}", ["needs a broker"]),
+        ("mqtt: {url: 'http://host'}", ["mqtt.url", "mqtt://host:1883"]),
+        ("mqtt: {url: 'mqtt://me:geheim@host'}", ["mqtt.url"]),
+        (
+            "room:\n  devices:\n  - {id: a, type: fan, name: a, entity: fan.x}\n"
+            "  - {id: b, type: fan, name: b, entity: fan.x}",
+            ["fan.x", "each needs its own"],
+        ),
+    ],
+)
+def test_a_real_home_says_where_it_is_and_no_password_is_shown(text: str, words: list[str]):
+    with pytest.raises(InputError) as error:
+        parse_rig(f"hearth_rig: 1\n{text}")
+    assert all(word in str(error.value) for word in words)
+    assert "geheim" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["mqtt://127.0.0.1", "mqtts://broker.local:8883", "mqtt://[::1]:1883"])
+def test_addresses_of_brokers(url: str):
+    rig = parse_rig(f"hearth_rig: 1\nmqtt: {{url: '{url}'}}\nhome: {{kind: mqtt}}")
+    assert rig.mqtt is not None and rig.mqtt.url == url
