@@ -19,7 +19,7 @@ def evaluate(
     judge: Annotated[
         str | None,
         typer.Option(
-            help="OpenAI-compatible endpoint that reads what rules cannot tell, e.g. http://host/v1"
+            help="what reads the rest: an OpenAI-compatible endpoint, e.g. http://host/v1, or `rules`"
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="its name of the model")] = None,
@@ -34,15 +34,21 @@ def evaluate(
     from recordings.evaluate.episodes import profiles_of
     from recordings.evaluate.evaluation import evaluate as score
     from recordings.evaluate.judge import Judge
+    from recordings.evaluate.rule_judge import RuleJudge
     from recordings.evaluate.tables import table_csv, table_lines
     from recordings.storage import write_atomic
     from recordings.terminal import counted, emit, progress
 
-    if (judge is None) != (model is None):
+    by_rules = judge == "rules"
+    if by_rules and model is not None:
+        raise InputError("--judge rules needs no --model: no language model is asked")
+    if not by_rules and (judge is None) != (model is None):
         raise InputError("--judge and --model belong together: the endpoint, and its name of the model")
     if csv is not None and not csv.absolute().parent.is_dir():  # before a judge is asked for an hour
         raise InputError(f"--csv {csv}: there is no folder {csv.parent}")
-    reader = Judge(judge, model, judge_timeout_s) if judge is not None and model is not None else None
+    reader: Judge | RuleJudge | None = RuleJudge() if by_rules else None
+    if judge is not None and model is not None:
+        reader = Judge(judge, model, judge_timeout_s)
     given = read_answers(answers)
     profiles = profiles_of(episodes)
     with progress("scoring", len(profiles)) as advance:
