@@ -1,5 +1,7 @@
 """Words to meaning: what a request in plain English asks for, typed (`Intent`), without knowing who spoke."""
 
+from edge.language.home_words import HomeWords
 from edge.language.intent import Change, DeviceWords, Intent, Moment, Need, Order
+from edge.language.understand import understand
 
-__all__ = ["Change", "DeviceWords", "Intent", "Moment", "Need", "Order"]
+__all__ = ["Change", "DeviceWords", "HomeWords", "Intent", "Moment", "Need", "Order", "understand"]

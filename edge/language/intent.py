@@ -30,7 +30,8 @@ class DeviceWords:
     grounding: which evidence tells it apart. types: device types that the noun can mean, none: any.
     name: its own name in this home, or the name of a device that the home does not have ("attic lamp");
     room: id of the room that is named. sound: the word for its sound, kind: one of edge.perception.sounds.
-    side: of the speaker. own: whose it is. words: as understood.
+    side: of the speaker. own: it is the speaker's, or in the speaker's room. owner, owner_room: id of another
+    member of the household that it belongs to, or in whose room it is. words: as understood.
     """
 
     grounding: Grounding
@@ -45,15 +46,23 @@ class DeviceWords:
     kind: str | None = None
     side: Side | None = None
     own: Own | None = None
+    owner: str | None = None
+    owner_room: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """value: percent 0 to 100 and beyond as it was said, or degrees Celsius; mode: a word ("eco")."""
+    """value: percent 0 to 100 and beyond as it was said, or degrees Celsius; mode: a word ("eco").
+
+    position: percent closed. by: a step instead of a value, in percent or degrees ("a bit louder": by +10).
+    Where the words leave the kind of device open ("set that to four degrees", "put that on forty percent")
+    the act is `cool` or `dim`: the device that is found says which of its values is meant.
+    """
 
     act: Act
     value: float | None = None
     mode: str | None = None
+    by: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
