@@ -23,6 +23,7 @@ from capture.rig import Device, Rig, rig_from_dict
 from capture.virtual.home_state import Value, loudness
 from capture.virtual.layout import front_of, slate_place
 from capture.virtual.mixing import RATE_HZ, Stem, convolve, convolve_loop
+from capture.virtual.natural_voices import NaturalVoice
 from capture.virtual.requests import KIND_OF_WORD, SOUND_WORDS
 from capture.virtual.room import foa_response
 from capture.virtual.scene import (
@@ -69,7 +70,7 @@ class StagedRequest:
     """What happens in a staged scene: an item of a plan, and the voice that its speaker has."""
 
     item: PlanItem
-    voice: Voice
+    voice: Voice | NaturalVoice
 
 
 def staged_request(item: PlanItem, plan: Plan) -> StagedRequest:
@@ -273,7 +274,7 @@ def build_staged_scene(rig: Rig, staged: StagedRequest) -> StagedScene:
 
     The same item and rig give the same scene. Raises InputError, naming the item, when nobody or more than
     one speaks, when somebody points at a device that is not there or cannot be heard where `sounding` says
-    so; DeviceError without espeak-ng.
+    so; DeviceError without the program of the voice.
     """
     item = staged.item
     where = f"plan item {item.id}"

@@ -1,7 +1,8 @@
-"""Any text, spoken by one of five voices of espeak-ng.
+"""Any text, spoken by one of five voices of espeak-ng, or by a natural one where those are installed.
 
 espeak-ng is a program of its own (GPL-3; Debian package `espeak-ng`), started for each new sentence; its
-formant synthesis gives the same samples for the same text. A sentence is kept in the process.
+formant synthesis gives the same samples for the same text. A sentence is kept in the process. The natural
+voices (natural_1 to natural_5) are those of `capture.virtual.natural_voices`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import butter, resample_poly, sosfilt
 
+from capture.virtual.natural_voices import NATURAL, NaturalVoice, natural_speech
 from capture.virtual.utterance import active_rms
 from dsp.errors import DeviceError, InputError
 
@@ -51,38 +53,47 @@ VOICES: dict[str, Voice] = {
 }
 
 
-def voice_named(name: str | None, number: int = 0) -> Voice:
+def voice_named(name: str | None, number: int = 0) -> Voice | NaturalVoice:
     """The voice of this name; without a name the one with this number (from 0, round again after five).
 
-    Raises InputError for a name that is none of VOICES.
+    Raises InputError for a name that is none of VOICES and NATURAL.
     """
     if name is None:
         return list(VOICES.values())[number % len(VOICES)]
+    if name in NATURAL:
+        return NATURAL[name]
     if name not in VOICES:
-        raise InputError(f"the virtual room has no voice {name!r}; its voices are {', '.join(VOICES)}")
+        known = ", ".join((*VOICES, *NATURAL))
+        raise InputError(f"the virtual room has no voice {name!r}; its voices are {known}")
     return VOICES[name]
 
 
 @lru_cache(maxsize=16)  # about a megabyte each; a session speaks hundreds of sentences
-def speak(text: str, voice: Voice) -> NDArray[np.float64]:
+def speak(text: str, voice: Voice | NaturalVoice) -> NDArray[np.float64]:
     """The sentence at 48 kHz, (frames,) float64, RMS 1 over its active part; not to be written to.
 
-    Raises DeviceError when espeak-ng is absent or fails, InputError for a text without a sound.
+    Raises DeviceError when the voice's program is absent or fails, InputError for a text without a sound.
     """
     words = text.strip()
     if not words or len(words) > MOST_CHARACTERS:
         raise InputError(f"a request to be spoken has 1 to {MOST_CHARACTERS} characters, not {len(words)}")
-    samples = _synthesise(words.replace("[[", "[ ["), voice)  # double brackets would be phonemes
-    loud = np.flatnonzero(np.abs(samples) > 0.01 * np.abs(samples).max(initial=0.0))
-    if len(loud) < ESPEAK_RATE_HZ // 50:
-        raise InputError(f"{PROGRAM} finds nothing to say in {text!r}")
-    edge = round(SILENCE_S * ESPEAK_RATE_HZ)
-    spoken = np.pad(samples[loud[0] : loud[-1] + 1], edge)
-    mono = resample_poly(spoken, 320, 147)
-    mono = mono + sosfilt(butter(1, BRIGHT_HZ, "highpass", fs=48000, output="sos"), mono)
+    if isinstance(voice, NaturalVoice):
+        mono = _trimmed(natural_speech(words, voice), 48000, text, voice.name)
+    else:
+        raw = _synthesise(words.replace("[[", "[ ["), voice)  # double brackets would be phonemes
+        mono = resample_poly(_trimmed(raw, ESPEAK_RATE_HZ, text, PROGRAM), 320, 147)
+        mono = mono + sosfilt(butter(1, BRIGHT_HZ, "highpass", fs=48000, output="sos"), mono)
     mono /= active_rms(mono)
     mono.setflags(write=False)
     return np.asarray(mono)
+
+
+def _trimmed(samples: NDArray[np.float64], rate_hz: int, text: str, who: str) -> NDArray[np.float64]:
+    """With `SILENCE_S` before and after the sentence."""
+    loud = np.flatnonzero(np.abs(samples) > 0.01 * np.abs(samples).max(initial=0.0))
+    if len(loud) < rate_hz // 50:
+        raise InputError(f"{who} finds nothing to say in {text!r}")
+    return np.pad(samples[loud[0] : loud[-1] + 1], round(SILENCE_S * rate_hz))
 
 
 def _synthesise(text: str, voice: Voice) -> NDArray[np.float64]:

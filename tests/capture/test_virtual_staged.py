@@ -17,6 +17,7 @@ from capture.rig import Device, Rig
 from capture.sources import open_rig
 from capture.take import new_profile, record
 from capture.virtual.home_state import ON_OFF, off, running
+from capture.virtual.natural_voices import natural_speech, voices_folder
 from capture.virtual.person import LOOKS, pose
 from capture.virtual.staged import StagedScene, build_staged_scene, staged_request, staged_rig
 from capture.virtual.voices import VOICES, speak, voice_named
@@ -277,6 +278,33 @@ def test_a_recogniser_hears_which_request_was_said():
         for text, voice in zip(requests[::4], list(VOICES.values())[::2], strict=True)
     ]
     assert sum(right) >= 2
+
+
+def test_natural_voices_say_the_same_each_time_and_a_smaller_speaker_is_higher(tmp_path, monkeypatch):
+    """The size is the ratio of the pitches: that of playing faster."""
+    try:
+        here = voices_folder()
+    except DeviceError:
+        pytest.skip("the natural voices are not installed: sh scripts/voices.sh")
+    for part in ("bin", "lib"):
+        (tmp_path / part).symlink_to(here / part)
+    monkeypatch.setenv("HEARTH_VOICES", str(tmp_path))
+    heart, smaller = voice_named("natural_1"), voice_named("natural_4")
+    once = natural_speech(REQUEST, heart)
+    (kept,) = (tmp_path / "spoken").glob("*.wav")
+    kept.unlink()
+    np.testing.assert_array_equal(natural_speech(REQUEST, heart), once)
+    higher = natural_speech(REQUEST, smaller)
+    assert pitch_of(higher) / pitch_of(once) == pytest.approx(1.12, abs=0.04)
+    assert len(higher) == pytest.approx(len(once), rel=0.05), "the tempo stays"
+
+
+def test_without_the_natural_voices_the_remedy_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEARTH_VOICES", str(tmp_path))
+    with pytest.raises(DeviceError, match=r"scripts/voices\.sh"):
+        speak("Something that was never said before.", voice_named("natural_1"))
+    with pytest.raises(InputError, match="voice_5, natural_1"):
+        voice_named("piper")
 
 
 def test_without_espeak_the_remedy_is_named(monkeypatch):
