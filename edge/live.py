@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from capture.recorder import Recorder
     from capture.recording import Recording
     from capture.sources import OpenedRig
+    from edge.home.timeline import Timeline
     from edge.home.twin import Home
     from recordings.profile import Profile
 
@@ -81,7 +82,7 @@ class LiveService:
         self,
         rig: Rig,
         opened: OpenedRig,
-        home: Home | None = None,
+        home: Home | Timeline | None = None,
         record: bool = False,
         profile: Profile | None = None,
         mute_file: Path | None = None,
@@ -187,6 +188,8 @@ class LiveService:
         keep_memory_steady()
         warm(self.opened)
         self._running = True
+        if self.home is not None:
+            self.home_service.start()
         if self._profile is not None:
             self._takes.begin(self._profile)
         else:
@@ -226,6 +229,8 @@ class LiveService:
             for worker in workers:
                 worker.subscription.close()
             self._stopping.set()
+            if self.home is not None:
+                self.home_service.close()
             if self._began_ns is not None:
                 for thread in (*workers, *self._threads):
                     thread.join()
@@ -395,14 +400,22 @@ class LiveService:
             stats["recordings"] = list(self._takes.done)
         return stats
 
-    def _attach(self, home: Home) -> None:
+    def _attach(self, home: Home | Timeline) -> None:
         """Answer the home's commands; what changes in the home changes in the virtual scene too."""
         from edge.home.service import HomeService
 
-        self.home_service = HomeService(self.rig, home, self.commands, self.publisher)
+        service = HomeService(
+            self.rig, home, self.commands, self.publisher, calibrations=self.opened.calibrations
+        )
+        self.home_service = service
         scene = self.opened.scene
         if scene is not None:
-            home.listen(lambda device_id, changed: scene.set_device(device_id, changed))
+            here = {device.id for device in self.rig.room.devices}  # a home may have more rooms
+            service.home.listen(
+                lambda device_id, changed: scene.set_device(device_id, changed) if device_id in here else None
+            )
+        if self._running:
+            service.start()
 
     def _watch(self) -> None:
         """Publish health once a second."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from capture.blocks import monotonic_ns
 from dsp.errors import InputError
-from edge.home.twin import Home
+from edge.home.timeline import DeviceHome
 from edge.stream import CommandServer, Publisher
 
 Outcome = Literal["done", "already", "refused", "asked", "failed"]
@@ -21,7 +21,7 @@ OUTCOMES = ("done", "already", "refused", "asked", "failed")
 class AgentDesk:
     """Answers `agent.ready`, `.heard`, `.declare`, `.say`, `.finish` and `.arbitrated`."""
 
-    def __init__(self, home: Home, server: CommandServer, publisher: Publisher | None = None) -> None:
+    def __init__(self, home: DeviceHome, server: CommandServer, publisher: Publisher | None = None) -> None:
         self._home = home
         self._publisher = publisher
         self._declared = False

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.1
 TICKS_PER_S = 10
+FURTHEST_TICK = 366 * 86400 * TICKS_PER_S  # a year, which takes about half a minute
 FORM = "%Y-%m-%d %H:%M:%S"
 
 
@@ -68,18 +69,21 @@ class RealTime:
             raise InputError(f"the home's clock runs at a speed above 0, up to a million, not {speed}")
         self._simulation, self._speed, self._now = simulation, speed, now
         self._first_tick, self._first_s = simulation.tick, now()
+        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def catch_up(self) -> None:
-        """Move the simulation to where it should be now; one that was moved further by hand stays there."""
-        past = int((self._now() - self._first_s) * self._speed * TICKS_PER_S + 1e-6)
-        if self._first_tick + past > self._simulation.tick:
-            self._simulation.advance_to(self._first_tick + past)
+        """Move the simulation to where it should be now; one that is further already stays there, and does
+        what is due there."""
+        with self._lock:
+            past = int((self._now() - self._first_s) * self._speed * TICKS_PER_S + 1e-6)
+            self._simulation.advance_to(max(self._first_tick + past, self._simulation.tick))
 
     def start(self) -> RealTime:
         """Begin to move it."""
-        self._first_tick, self._first_s = self._simulation.tick, self._now()
+        with self._lock:
+            self._first_tick, self._first_s = self._simulation.tick, self._now()
         self._thread = threading.Thread(target=self._run, name="home clock", daemon=True)
         self._thread.start()
         return self

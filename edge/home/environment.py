@@ -8,6 +8,7 @@ goes back to its baseline b as dx/dt = k (b - x), with k = 0.0002 /s (temperatur
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
@@ -57,10 +58,14 @@ def _run(
     rates: Floats,
     latched: bool,
     ticks: int,
-) -> None:  # pragma: no cover - compiled
-    """Move `air` (temperature, humidity, pm10) on by so many ticks, in place."""
+    watched: int,
+    low: float,
+    high: float,
+) -> int:  # pragma: no cover - compiled
+    """Move `air` (temperature, humidity, pm10) on by so many ticks, in place, or until the one that is
+    watched (-1: none) is below low or above high. The ticks that it was moved."""
     moved = np.zeros(3)
-    for _ in range(ticks):
+    for tick in range(ticks):
         moved[0] = 0.0002 * (base[0] - air[0])
         moved[1] = 0.01 * (base[1] - air[1])
         moved[2] = 0.1 * (base[2] - air[2])
@@ -72,6 +77,9 @@ def _run(
             air[which] += TICK_S * moved[which]
         air[1] = min(max(air[1], 0.0), 10000.0)
         air[2] = max(air[2], 0.0)
+        if watched >= 0 and not low <= air[watched] <= high:
+            return tick + 1
+    return ticks
 
 
 def part_of(device_type: str, attributes: Mapping[str, Any]) -> tuple[int, float, float] | None:
@@ -144,6 +152,21 @@ class RoomAir:
 
     def run(self, ticks: int) -> None:
         """Move on by so many ticks of 0.1 s, with the devices as they are."""
+        _run(self._air, self._base, *self._numbers(), self._quirks.latched_rates, ticks, -1, 0.0, 0.0)
+
+    def first_beyond(
+        self, variable: Variable, above: float | None, below: float | None, ticks: int
+    ) -> int | None:
+        """After how many ticks, up to so many, a value is above (below) a threshold if no device changes;
+        None: not so soon. Nothing is moved. Light is as it is until a device changes: always None."""
+        if variable not in AIR or ticks < 1:
+            return None
+        low, high = -math.inf if below is None else below, math.inf if above is None else above
+        air, which = self._air.copy(), AIR.index(variable)
+        moved = _run(air, self._base, *self._numbers(), self._quirks.latched_rates, ticks, which, low, high)
+        return None if low <= air[which] <= high else int(moved)
+
+    def _numbers(self) -> tuple[Any, ...]:
         if self._arrays is None:
             parts = list(self._parts.values())
             self._arrays = (
@@ -152,7 +175,7 @@ class RoomAir:
                 np.array([part[2] for part, _ in parts], dtype=np.float64),
                 np.array([rate for _, rate in parts], dtype=np.float64),
             )
-        _run(self._air, self._base, *self._arrays, self._quirks.latched_rates, ticks)
+        return self._arrays
 
     def state(self) -> dict[Variable, float]:
         """Each variable now."""

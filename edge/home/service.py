@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from capture.blocks import monotonic_ns
 from capture.rig import Rig
 from edge.home.agent_desk import AgentDesk
-from edge.home.clock import FORM
+from edge.home.clock import FORM, HomeClock, RealTime
 from edge.home.describe import room_map
+from edge.home.errors import HomeError
 from edge.home.schema import Value
+from edge.home.simulation import Simulation
+from edge.home.timeline import Timeline
 from edge.home.twin import Home, HomeDevice
+from edge.home.workflow import Workflow, Workflows, checked_steps
 from edge.stream import CommandServer, Publisher
 from recordings.profile import HomeState
+
+if TYPE_CHECKING:
+    from recordings.calibrated import Calibrations
+    from recordings.profile import Member
 
 
 def home_of(rig: Rig, initial: HomeState | dict[str, dict[str, Value]] | None = None) -> Home:
@@ -29,28 +38,72 @@ def _devices(rig: Rig) -> list[HomeDevice]:
 
 
 class HomeService:
-    """Answers `home.describe`, `home.state`, `home.command`, `home.write`; publishes `home` and `event`.
+    """Answers `home.*` and publishes `home` and `event`.
+
+    home: devices alone (they get rooms and a clock that begins now), a `Simulation`, or a real home
+        (`edge.home.timeline.Timeline`). household: who lives here; None: the rig's people. calibrations: of
+        the rig, for the camera's pose. real_time: the home's time is the time that passes; otherwise it
+        stands still until `simulation.advance_to` moves it.
 
     The reports of agents (`agent.*`, see `edge.home.agent_desk`) are answered here too: they name devices.
 
     Errors of the home travel as their type (DEVICE_NOT_FOUND, ...) with the text. Every change publishes the
     whole state on `home` (a reliable stream: whoever joins late gets it too); every command, also one that
-    changed nothing or was refused, publishes an `event` of kind "command".
+    changed nothing or was refused, publishes an `event` of kind "command", and every step in the life of a
+    workflow one of kind "workflow".
+
+    With real time, what is due is done when a command asks, and by itself between `start` and `close`.
     """
 
     def __init__(
-        self, rig: Rig, home: Home, server: CommandServer, publisher: Publisher | None = None
+        self,
+        rig: Rig,
+        home: Home | Timeline,
+        server: CommandServer,
+        publisher: Publisher | None = None,
+        *,
+        household: Sequence[Member] | None = None,
+        calibrations: Calibrations | None = None,
+        real_time: bool = True,
     ) -> None:
         self.rig = rig
-        self.home = home
+        self.simulation: Timeline
+        if isinstance(home, Home):
+            self.simulation = Simulation(home, clock=HomeClock(datetime.now().strftime(FORM)))
+        else:
+            self.simulation = home
+        self.home = self.simulation.home
+        self._household, self._calibrations = household, calibrations
         self._publisher = publisher
-        home.listen(self._changed)
-        server.register("home.describe", self.describe)
-        server.register("home.state", self.state)
-        server.register("home.command", self.command)
-        server.register("home.write", self.write)
-        self.desk = AgentDesk(home, server, publisher)
+        self._clock = RealTime(self.simulation) if real_time else None
+        self.workflows = Workflows(self.simulation, self._workflow_changed)
+        self.home.listen(self._changed)
+        for name in (
+            "describe", "state", "command", "write", "rooms", "time", "schedule", "workflows",
+            "workflow_status", "cancel",
+        ):  # fmt: skip
+            answer = self.all_workflows if name == "workflows" else getattr(self, name)
+            server.register(f"home.{name}", answer)
+        self.desk = AgentDesk(self.home, server, publisher)
         self._publish_state({})
+
+    def start(self) -> HomeService:
+        """Let the home's time pass by itself."""
+        if self._clock is not None:
+            self._clock.catch_up()
+            self._clock.start()
+        return self
+
+    def __enter__(self) -> HomeService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let it pass only when somebody asks."""
+        if self._clock is not None:
+            self._clock.stop()
 
     def follow(self, rig: Rig) -> None:
         """Another description of the same room: devices that stay keep their state. Raises InputError."""
@@ -58,15 +111,26 @@ class HomeService:
         self.rig = rig
         self._publish_state({})
 
+    def _now(self) -> None:
+        """Do what is due by now."""
+        if self._clock is not None:
+            self._clock.catch_up()
+
     def describe(self) -> dict[str, Any]:
         """The room map; see `edge.home.describe.room_map`."""
-        return room_map(self.rig, self.home, time=self._time())
-
-    def _time(self) -> str:
-        return datetime.now().strftime(FORM)
+        self._now()
+        return room_map(
+            self.rig,
+            self.home,
+            household=self._household,
+            rooms=self.simulation.rooms(),
+            time=self.simulation.time,
+            calibrations=self._calibrations,
+        )
 
     def state(self, device_id: str | None = None) -> dict[str, Any]:
         """Attributes of one device, or of all."""
+        self._now()
         if device_id is None:
             return {"devices": self.home.snapshot()}
         return {"device_id": device_id, "attributes": self.home.state(device_id)}
@@ -76,7 +140,10 @@ class HomeService:
     ) -> dict[str, Any]:
         """Carry out a command and tell what changed, with the state read back."""
         return self._run(
-            device_id, command, args or {}, lambda: self.home.command(device_id, command, args, endpoint)
+            device_id,
+            command,
+            args or {},
+            lambda: self.simulation.command(device_id, command, args, endpoint),
         )
 
     def write(self, device_id: str, attribute: str, value: Value) -> dict[str, Any]:
@@ -85,17 +152,77 @@ class HomeService:
             device_id,
             f"write {attribute}",
             {"value": value},
-            lambda: self.home.write(device_id, attribute, value),
+            lambda: self.simulation.write(device_id, attribute, value),
         )
+
+    def rooms(self) -> dict[str, Any]:
+        """Air and light of the rooms: hundredths of a degree C and of a percent, lux, ug/m3."""
+        self._now()
+        return {"rooms": self.simulation.rooms()}
+
+    def time(self) -> dict[str, Any]:
+        """The home's time of day, and its tick of 0.1 s."""
+        self._now()
+        tick = self.simulation.tick
+        return {"time": self.simulation.clock.at(tick), "tick": tick}
+
+    def schedule(
+        self,
+        steps: Any,
+        start_time: str | None = None,
+        in_s: float | None = None,
+        when: Any = None,
+        continue_on_error: bool = False,
+    ) -> dict[str, Any]:
+        """Run steps at a time of the home, so many seconds from now, or when something becomes so.
+
+        Raises HomeError VALIDATION_ERROR, *_NOT_FOUND or INVALID_STATE; see `edge.home.workflow.Workflows`.
+        """
+        if sum(one is not None for one in (start_time, in_s, when)) != 1:
+            raise HomeError("VALIDATION_ERROR", "give one of start_time, in_s and when")
+        if not isinstance(continue_on_error, bool):
+            raise HomeError("VALIDATION_ERROR", f"continue_on_error is true or false: {continue_on_error!r}")
+        self._now()
+        self._check_steps(steps)
+        if start_time is not None:
+            flow = self.workflows.schedule(start_time, steps, continue_on_error)
+        elif in_s is not None:
+            flow = self.workflows.after(in_s, steps, continue_on_error)
+        else:
+            flow = self.workflows.when(when, steps, continue_on_error)
+        return flow.to_dict(self.simulation)
+
+    def _check_steps(self, steps: Any) -> None:
+        """A step for a device that the home does not have would fail only when its time comes."""
+        for step in checked_steps(steps):
+            self.home.state(step.args["device_id"])
+
+    def all_workflows(self) -> dict[str, Any]:
+        """Every workflow, in the order in which they were given."""
+        self._now()
+        return {"workflows": [one.to_dict(self.simulation) for one in self.workflows.all()]}
+
+    def workflow_status(self, workflow_id: str) -> dict[str, Any]:
+        """One workflow. Raises HomeError WORKFLOW_NOT_FOUND."""
+        self._now()
+        return self.workflows.get(workflow_id).to_dict(self.simulation)
+
+    def cancel(self, workflow_id: str) -> dict[str, Any]:
+        """It will not run. Raises HomeError WORKFLOW_NOT_FOUND; INVALID_STATE when it is not pending."""
+        self._now()
+        return self.workflows.cancel(workflow_id).to_dict(self.simulation)
 
     def _run(self, device_id: str, command: str, args: dict[str, Any], run: Any) -> dict[str, Any]:
         told = {"device_id": device_id, "command": command, "args": args}
+        self._now()
         try:
             result = run()
         except Exception as error:
-            self._event({**told, "ok": False, "error": getattr(error, "type", type(error).__name__)})
+            self._event_of(
+                "command", {**told, "ok": False, "error": getattr(error, "type", type(error).__name__)}
+            )
             raise
-        self._event({**told, "command": result.command, "ok": True, "changed": result.changed})
+        self._event_of("command", {**told, "command": result.command, "ok": True, "changed": result.changed})
         return {
             "device_id": device_id,
             "command": result.command,
@@ -111,6 +238,9 @@ class HomeService:
             data = {"devices": self.home.snapshot(), "changed": changed}
             self._publisher.publish("home", monotonic_ns(), data=data)
 
-    def _event(self, data: dict[str, Any]) -> None:
+    def _workflow_changed(self, workflow: Workflow) -> None:
+        self._event_of("workflow", workflow.to_dict(self.simulation))
+
+    def _event_of(self, kind: str, data: dict[str, Any]) -> None:
         if self._publisher is not None:
-            self._publisher.publish("event", monotonic_ns(), data={"kind": "command", **data})
+            self._publisher.publish("event", monotonic_ns(), data={"kind": kind, **data})

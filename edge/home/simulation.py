@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dsp.errors import InputError
-from edge.home.clock import TICKS_PER_S, HomeClock
+from edge.home.clock import FURTHEST_TICK, TICKS_PER_S, HomeClock
 from edge.home.cycles import CYCLES, PAUSED, busy_path, finish, phase_at
 from edge.home.environment import RoomAir, Variable
 from edge.home.errors import HomeError
 from edge.home.quirks import Quirks
 from edge.home.schema import DEVICE_TYPES, Value
+from edge.home.timeline import Due, Ended, works
 from edge.home.twin import CommandResult, Home, HomeDevice, in_schema
 
-FURTHEST_TICK = 366 * 86400 * TICKS_PER_S  # a year, which takes about half a minute
 SENSORS: dict[str, Variable] = {
     "1.Thermostat.LocalTemperature": "temperature",
     "4.Thermostat.LocalTemperature": "temperature",
@@ -49,13 +49,16 @@ class Simulation:
         self.quirks = quirks or Quirks()
         self._lock = home.order  # one lock: whoever changes a device holds it when `_changed` is told
         self._tick = 0
-        self._due: Callable[[], int | None] = lambda: None
+        self._due: Due = lambda limit: None
         self._run_due: Callable[[], None] = lambda: None
         states = dict(rooms or {})
         names = dict.fromkeys([*states, *(device.room for device in home.devices)])
+        self._ended: list[Ended] = []
         self._rooms = {name: RoomAir(states.get(name, {}), self.quirks) for name in names}
         self._cycles: dict[str, tuple[str, int]] = {}  # device -> (cluster, tick at which it is done)
         self._paused: dict[str, tuple[str, int]] = {}  # device -> (cluster, ticks left)
+        self._working: dict[str, bool] = {}  # devices in the middle of their work -> it has a known end
+        self._finishing: str | None = None
         self._reading = False
         for device in home.devices:
             self._follow_cycle(device.id, home.state(device.id), {})
@@ -76,10 +79,27 @@ class Simulation:
         """The home's time of day."""
         return self.clock.at(self.tick)
 
-    def on_due(self, due: Callable[[], int | None], run: Callable[[], None]) -> None:
-        """due(): the tick of the next thing that is scheduled; run(): do what is due at `tick`."""
+    def on_due(self, due: Due, run: Callable[[], None]) -> None:
+        """due(limit): the tick of the next thing that is scheduled, as far as it comes up to the tick
+        `limit`; run(): do what is due at `tick`."""
         with self._lock:
             self._due, self._run_due = due, run
+
+    def on_end(self, ended: Ended) -> None:
+        """ended(device, by_itself) when a device's cycle is over: done, or stopped by somebody."""
+        with self._lock:
+            self._ended.append(ended)
+
+    def crossing(
+        self, room: str, variable: Variable, above: float | None, below: float | None, limit: int
+    ) -> int | None:
+        """The first tick after this one, up to `limit`, at which a room's value is above (below) a threshold
+        if no device changes before. Raises HomeError ROOM_NOT_FOUND."""
+        with self._lock:
+            if room not in self._rooms:
+                raise HomeError("ROOM_NOT_FOUND", f"there is no room {room!r} in this home")
+            ticks = self._rooms[room].first_beyond(variable, above, below, limit - self._tick)
+            return None if ticks is None else self._tick + ticks
 
     def advance_to(self, tick: int) -> None:
         """Let time pass up to this tick. Raises InputError for a tick that is past, or years away."""
@@ -89,10 +109,10 @@ class Simulation:
             )
         with self._lock:
             while self._tick < tick:
-                ends = [end for _, end in self._cycles.values()]
-                due = self._due()
-                following = min([tick, *ends, *([] if due is None else [max(due, self._tick + 1)])])
-                following = max(following, self._tick + 1)
+                following = max(min([tick, *(end for _, end in self._cycles.values())]), self._tick + 1)
+                due = self._due(following)
+                if due is not None:
+                    following = max(min(following, due), self._tick + 1)
                 for room in self._rooms.values():
                     room.run(following - self._tick)
                 self._tick = following
@@ -100,7 +120,8 @@ class Simulation:
                     if end <= self._tick:
                         del self._cycles[device_id]
                         self._finish(device_id, cluster)
-                if due is not None and due <= self._tick:
+                triggered = self._due(self._tick)  # by a cycle that ended
+                if any(one is not None and one <= self._tick for one in (due, triggered)):
                     self._read_sensors()
                     self._run_due()
             self._read_sensors()
@@ -144,8 +165,17 @@ class Simulation:
             self.home.remove_device(device_id)
             self._cycles.pop(device_id, None)
             self._paused.pop(device_id, None)
+            self._working.pop(device_id, None)
             if room is not None:
                 self._follow_room(room)
+
+    def sensor_of(self, device_id: str, path: str) -> tuple[str, Variable, float] | None:
+        """(room, variable, offset): an attribute that reads a room's value plus an offset; else None."""
+        with self._lock:
+            device = next((d for d in self.home.devices if d.id == device_id), None)
+            if device is None or path not in SENSING[device.type]:
+                return None
+            return device.room, SENSORS[path], 0.0
 
     def done_at(self, device_id: str) -> int | None:
         """The tick at which the cycle that runs now is done; None when none runs, or it has no known end."""
@@ -167,6 +197,12 @@ class Simulation:
     def _follow_cycle(self, device_id: str, state: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
         """Note when a cycle that runs now will be done; remember what is left of one that is paused."""
         cluster = busy_path(dict(state))
+        if works(state):
+            self._working[device_id] = self._working.get(device_id, False) or cluster is not None
+        elif device_id in self._working:
+            has_end = self._working.pop(device_id)
+            for ended in self._ended:
+                ended(device_id, self._finishing == device_id or not has_end)
         if cluster is None:
             before = self._cycles.pop(device_id, None)
             if not any(state.get(f"{name}.OperationalState") == PAUSED for name in CYCLES):
@@ -194,7 +230,11 @@ class Simulation:
         self._rooms[name].follow((d.id, d.type, self.home.state(d.id)) for d in here)
 
     def _finish(self, device_id: str, cluster: str) -> None:
-        self.home.evolve(device_id, lambda attributes: finish(attributes, cluster))
+        self._finishing = device_id
+        try:
+            self.home.evolve(device_id, lambda attributes: finish(attributes, cluster))
+        finally:
+            self._finishing = None
 
     def _read_sensors(self) -> None:
         """What devices measure and count down, into their attributes."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dsp.errors import InputError
-from edge.home.clock import TICKS_PER_S
+from edge.home.clock import FURTHEST_TICK, TICKS_PER_S
 from edge.home.errors import HomeError
-from edge.home.simulation import Simulation
+from edge.home.timeline import Timeline
+from edge.home.triggers import Trigger, checked_trigger
 
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]
 # A step's tool -> the arguments that it needs, and those that it may have.
@@ -17,6 +18,7 @@ TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "execute_command": (("device_id", "endpoint_id", "cluster_id", "command_id"), ("args",)),
     "write_attribute": (("device_id", "endpoint_id", "cluster_id", "attribute_id", "value"), ()),
 }
+_SHORT = (("execute_command", "command", "args"), ("write_attribute", "attribute", "value"))
 MOST_STEPS, MOST_WORKFLOWS = 1000, 10000
 
 
@@ -30,30 +32,34 @@ class Step:
 
 @dataclass
 class Workflow:
-    """results: of each step that was carried out, {"ok": true} or {"ok": false, "error": {type, detail}}."""
+    """results: of each step that was carried out, {"ok": true} or {"ok": false, "error": {type, detail}}.
+    start_tick: None while it waits for its trigger `when`."""
 
     id: str
-    start_tick: int
+    start_tick: int | None
     steps: tuple[Step, ...]
     continue_on_error: bool = False
     status: Status = "pending"
     results: list[dict[str, Any]] = field(default_factory=list)
+    when: Trigger | None = None
 
-    def to_dict(self, simulation: Simulation) -> dict[str, Any]:
-        """Plain data."""
+    def to_dict(self, timeline: Timeline) -> dict[str, Any]:
+        """Plain data. start_time and start_tick are None while it waits; `when` is there if it has one."""
         return {
             "workflow_id": self.id,
             "status": self.status,
-            "start_time": simulation.clock.at(self.start_tick),
+            "start_time": None if self.start_tick is None else timeline.clock.at(self.start_tick),
             "start_tick": self.start_tick,
             "steps": [{"tool": step.tool, "args": step.args} for step in self.steps],
             "results": self.results,
+            **({} if self.when is None else {"when": self.when.told}),
         }
 
 
 def checked_steps(steps: Any) -> tuple[Step, ...]:
-    """Steps as they are on the wire: [{"tool": ..., "args": {...}}]. That the devices and commands exist is
-    not checked: a step may fail when its time comes. Raises HomeError VALIDATION_ERROR."""
+    """Steps as they are on the wire: [{"tool": ..., "args": {...}}], or in short [{"device_id", "command",
+    "args"}] with a command like 1.OnOff.On, and [{"device_id", "attribute", "value"}]. That the devices and
+    commands exist is not checked: a step may fail when its time comes. Raises HomeError VALIDATION_ERROR."""
 
     def refuse(text: str) -> HomeError:
         return HomeError("VALIDATION_ERROR", text)
@@ -62,6 +68,8 @@ def checked_steps(steps: Any) -> tuple[Step, ...]:
         raise refuse(f"steps is a list of 1 to {MOST_STEPS} steps")
     found = []
     for number, step in enumerate(steps):
+        if isinstance(step, Mapping) and "tool" not in step:
+            step = _long_form(step)
         if not isinstance(step, Mapping) or step.get("tool") not in TOOLS:
             raise refuse(f"steps[{number}] needs a tool: {' or '.join(TOOLS)}")
         args = step.get("args")
@@ -78,25 +86,48 @@ def checked_steps(steps: Any) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def carry_out(simulation: Simulation, step: Step) -> None:
+def _long_form(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A step without a tool as one with; as it was when it has another form."""
+    for tool, key, last in (
+        ("execute_command", "command", "args"),
+        ("write_attribute", "attribute", "value"),
+    ):
+        parts = step[key].split(".") if isinstance(step.get(key), str) else []
+        if len(parts) != 3 or not parts[0].isdecimal() or set(step) - {"device_id", key, last}:
+            continue
+        names = ("endpoint_id", "cluster_id", "command_id" if key == "command" else "attribute_id")
+        place = dict(zip(names, (int(parts[0]), *parts[1:]), strict=True))
+        rest = {name: step[name] for name in ("device_id", last) if name in step}
+        return {"tool": tool, "args": {**rest, **place}}
+    return step
+
+
+def carry_out(timeline: Timeline, step: Step) -> None:
     """Do one step now. Raises HomeError as the command or write does."""
     a = step.args
     if step.tool == "execute_command":
         command = f"{a['endpoint_id']}.{a['cluster_id']}.{a['command_id']}"
-        simulation.command(a["device_id"], command, a.get("args") or {})
+        timeline.command(a["device_id"], command, a.get("args") or {})
     else:
         path = f"{a['endpoint_id']}.{a['cluster_id']}.{a['attribute_id']}"
-        simulation.write(a["device_id"], path, a["value"])
+        timeline.write(a["device_id"], path, a["value"])
 
 
 class Workflows:
-    """The schedule of a simulation. Workflows that are due at one tick run in the order in which they were
-    given. A step that fails ends its workflow, unless it was to continue."""
+    """The schedule of a home. Workflows that are due at one tick run in the order in which they were given. A
+    step that fails ends its workflow, unless it was to continue. What a change of the home triggers runs from
+    the next tick on.
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
+    told: called with each workflow whose status has changed, under the home's lock.
+    """
+
+    def __init__(self, timeline: Timeline, told: Callable[[Workflow], None] | None = None) -> None:
+        self._timeline = timeline
+        self._told = told or (lambda workflow: None)
         self._all: dict[str, Workflow] = {}
-        simulation.on_due(self._next_tick, self._run_due)
+        timeline.on_due(self._next_tick, self._run_due)
+        timeline.on_end(self._ended)
+        timeline.home.listen(self._changed)
 
     def schedule(self, start_time: str, steps: Any, continue_on_error: bool = False) -> Workflow:
         """Run steps at a time of the home's clock; the second that it is now means now. Success does not
@@ -105,28 +136,51 @@ class Workflows:
         Raises HomeError VALIDATION_ERROR for a time that is past or no time, and for steps of another form.
         """
         try:
-            tick = self._simulation.clock.tick_of(start_time)
+            tick = self._timeline.clock.tick_of(start_time)
         except InputError as error:
             raise HomeError("VALIDATION_ERROR", str(error)) from None
-        with self._simulation.home.order:
-            now = self._simulation.tick
+        with self._timeline.home.order:
+            now = self._timeline.tick
             if tick <= now < tick + TICKS_PER_S:
                 tick = now
             if tick < now:
                 raise HomeError(
-                    "VALIDATION_ERROR", f"start_time {start_time} is past; it is {self._simulation.time} now"
+                    "VALIDATION_ERROR", f"start_time {start_time} is past; it is {self._timeline.time} now"
                 )
-            workflow = self._add(tick, checked_steps(steps), continue_on_error)
-            if tick == now:
-                self._run(workflow)
-        return workflow
+            return self._begin(tick, checked_steps(steps), continue_on_error)
+
+    def after(self, seconds: float, steps: Any, continue_on_error: bool = False) -> Workflow:
+        """Run steps so many seconds from now, 0: at once. Raises HomeError VALIDATION_ERROR."""
+        good = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not good or not 0 <= seconds * TICKS_PER_S <= FURTHEST_TICK:
+            raise HomeError("VALIDATION_ERROR", f"in_s is seconds from now, up to a year, not {seconds!r}")
+        checked = checked_steps(steps)
+        with self._timeline.home.order:
+            tick = self._timeline.tick + round(seconds * TICKS_PER_S)
+            return self._begin(tick, checked, continue_on_error)
+
+    def when(self, trigger: Any, steps: Any, continue_on_error: bool = False) -> Workflow:
+        """Run steps when something becomes so, once; what is so already counts. See `edge.home.triggers`.
+
+        A workflow that waits for an appliance to be done is cancelled when somebody stops that appliance.
+        Raises HomeError as `checked_trigger` does; VALIDATION_ERROR for steps of another form.
+        """
+        checked = checked_steps(steps)
+        with self._timeline.home.order:
+            wanted = checked_trigger(trigger, self._timeline)
+            if wanted.holds_now(self._timeline):
+                tick = self._timeline.tick + wanted.after_ticks
+                return self._begin(tick, checked, continue_on_error, wanted)
+            before = wanted.expected(self._timeline, self._timeline.tick) if wanted.after_ticks < 0 else None
+            if before is not None and before < self._timeline.tick:
+                raise HomeError(
+                    "VALIDATION_ERROR", f"{wanted.ended} will be done sooner than that: the time is past"
+                )
+            return self._add(None, checked, continue_on_error, wanted)
 
     def run_now(self, steps: Any, continue_on_error: bool = False) -> Workflow:
         """Run steps at once. Raises HomeError VALIDATION_ERROR for steps of another form."""
-        with self._simulation.home.order:
-            workflow = self._add(self._simulation.tick, checked_steps(steps), continue_on_error)
-            self._run(workflow)
-        return workflow
+        return self.after(0, steps, continue_on_error)
 
     def get(self, workflow_id: str) -> Workflow:
         """Raises HomeError WORKFLOW_NOT_FOUND."""
@@ -137,41 +191,91 @@ class Workflows:
 
     def cancel(self, workflow_id: str) -> Workflow:
         """It will not run. Raises HomeError WORKFLOW_NOT_FOUND; INVALID_STATE when it is not pending."""
-        with self._simulation.home.order:
+        with self._timeline.home.order:
             workflow = self.get(workflow_id)
             if workflow.status != "pending":
                 raise HomeError("INVALID_STATE", f"{workflow_id} is {workflow.status}, not pending")
-            workflow.status = "cancelled"
+            self._set(workflow, "cancelled")
         return workflow
 
     def all(self) -> list[Workflow]:
         """Every workflow, in the order in which they were given."""
         return list(self._all.values())
 
-    def _add(self, tick: int, steps: tuple[Step, ...], continue_on_error: bool) -> Workflow:
+    def _add(
+        self, tick: int | None, steps: tuple[Step, ...], continue_on_error: bool, when: Trigger | None = None
+    ) -> Workflow:
         if len(self._all) >= MOST_WORKFLOWS:
             raise HomeError("VALIDATION_ERROR", f"the home keeps {MOST_WORKFLOWS} workflows at most")
-        workflow = Workflow(f"workflow_{len(self._all) + 1}", tick, steps, bool(continue_on_error))
+        name = f"workflow_{len(self._all) + 1}"
+        workflow = Workflow(name, tick, steps, bool(continue_on_error), when=when)
         self._all[workflow.id] = workflow
+        self._told(workflow)
         return workflow
+
+    def _begin(
+        self, tick: int, steps: tuple[Step, ...], continue_on_error: bool, when: Trigger | None = None
+    ) -> Workflow:
+        workflow = self._add(tick, steps, continue_on_error, when)
+        if tick <= self._timeline.tick:
+            self._run(workflow)
+        return workflow
+
+    def _set(self, workflow: Workflow, status: Status) -> None:
+        workflow.status = status
+        self._told(workflow)
 
     def _pending(self) -> list[Workflow]:
         return [one for one in self._all.values() if one.status == "pending"]
 
-    def _next_tick(self) -> int | None:
-        return min((one.start_tick for one in self._pending()), default=None)
+    def _waiting(self) -> list[tuple[Workflow, Trigger]]:
+        """Those whose trigger has not come yet."""
+        return [(w, w.when) for w in self._pending() if w.start_tick is None and w.when is not None]
+
+    def _next_tick(self, limit: int) -> int | None:
+        ticks = [one.start_tick for one in self._pending() if one.start_tick is not None]
+        for _, when in self._waiting():
+            expected = when.expected(self._timeline, limit)
+            if expected is not None:
+                ticks.append(expected)
+        return min(ticks, default=None)
 
     def _run_due(self) -> None:
-        due = [one for one in self._pending() if one.start_tick <= self._simulation.tick]
-        for workflow in sorted(due, key=lambda one: one.start_tick):
+        now = self._timeline.tick
+        for workflow, when in self._waiting():
+            if when.after_ticks < 0:
+                expected = when.expected(self._timeline, now)
+                if expected is not None and expected <= now:
+                    workflow.start_tick = now
+            elif when.holds_now(self._timeline):
+                workflow.start_tick = now + when.after_ticks
+        due = [(w.start_tick, w) for w in self._pending() if w.start_tick is not None and w.start_tick <= now]
+        for _, workflow in sorted(due, key=lambda one: one[0]):
             self._run(workflow)
 
+    def _changed(self, device_id: str, changed: Mapping[str, Any]) -> None:
+        """What waits for this attribute, or for the light of a room, may begin at the next tick."""
+        for workflow, when in self._waiting():
+            if when.heard_from(device_id, changed, self._timeline) and when.holds_now(self._timeline):
+                workflow.start_tick = self._timeline.tick + max(when.after_ticks, 1)
+
+    def _ended(self, device_id: str, by_itself: bool) -> None:
+        for workflow, when in self._waiting():
+            if when.ended != device_id:
+                continue
+            if by_itself:
+                workflow.start_tick = self._timeline.tick + max(when.after_ticks, 0)
+                continue
+            detail = f"{device_id} was stopped before it was done"
+            workflow.results.append({"ok": False, "error": {"type": "INVALID_STATE", "detail": detail}})
+            self._set(workflow, "cancelled")
+
     def _run(self, workflow: Workflow) -> None:
-        workflow.status = "running"
+        self._set(workflow, "running")
         failed = False
         for step in workflow.steps:
             try:
-                carry_out(self._simulation, step)
+                carry_out(self._timeline, step)
             except HomeError as error:
                 failed = True
                 workflow.results.append({"ok": False, "error": {"type": error.type, "detail": str(error)}})
@@ -179,4 +283,4 @@ class Workflows:
                     break
             else:
                 workflow.results.append({"ok": True})
-        workflow.status = "failed" if failed else "completed"
+        self._set(workflow, "failed" if failed else "completed")
