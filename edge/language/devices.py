@@ -38,7 +38,7 @@ _SAYS_NOTHING = """
     little
     same whole own darn ugly poor entire bright main only particular dear good wretched infernal dreadful
 """
-_EMPTY = frozenset(_SAYS_NOTHING.split())
+EMPTY = frozenset(_SAYS_NOTHING.split())
 _GENERIC = "thing|device|one|ones|things|machine|appliance|gadget|devices|box|contraption"
 _PLACES = re.compile(
     r"^ (?:that is |thats |which is |that are )?(?:(?:right |up |down |just )?over there|(?:right |up "
@@ -132,7 +132,7 @@ def _what(
             if _explained(left, home, facts):
                 return facts
     if not _explained(modifiers, home, facts):
-        facts |= {"name": " ".join([*(w for w in modifiers if w not in _EMPTY), head]), "known_name": False}
+        facts |= {"name": " ".join([*(w for w in modifiers if w not in EMPTY), head]), "known_name": False}
         facts.pop("room", None)
     else:
         facts.pop("name", None)
@@ -146,7 +146,7 @@ def head_is_name(home: HomeWords, full: str) -> bool:
 
 def _explained(modifiers: list[str], home: HomeWords, facts: dict[str, Any]) -> bool:
     """Whether the words are a room of this home, somebody's, or say nothing; puts that into facts."""
-    words = [word for word in modifiers if word not in _EMPTY]
+    words = [word for word in modifiers if word not in EMPTY]
     if not words:
         return True
     said = " ".join(words)
@@ -261,7 +261,7 @@ def _sounding(text: str) -> Iterator[Mention]:
     )
     bare = [word for word in SOUNDS if word not in ("loud", "so loud", "noisy", "heard", "talks", "rings")]
     short = re.compile(
-        rf"\b(?:(?:the|that|this|those|these|all that|all this) )?(?:(?:{'|'.join(_EMPTY)}) )?"
+        rf"\b(?:(?:the|that|this|those|these|all that|all this) )?(?:(?:{'|'.join(EMPTY)}) )?"
         rf"({any_of(bare)})(?: ({_GENERIC}|noise|sound|sounds|noises))?\b"
     )
     for match in whole.finditer(text):
@@ -290,7 +290,7 @@ def _generic(text: str, home: HomeWords) -> Iterator[Mention]:
         if first in ("my", "our", "mine"):
             told.setdefault("own", "device")
         deictic = shown or first in _DEICTIC
-        if first in ("it", "them", "what", "whatever", "the") and not told and not shown:
+        if first in ("it", "them") or (first in ("what", "whatever", "the") and not told and not shown):
             weight = 0.5 if first in ("it", "them") else 0.2
             if first in ("what", "whatever"):
                 continue

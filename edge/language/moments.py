@@ -99,8 +99,8 @@ def read_moment(clause: str, home: HomeWords) -> Timed:
         match = pattern.search(clause)
         if match and in_min is None:
             in_min, clause = length_min(match["length"]), _without(clause, match)
-    match = _AT.search(clause)
-    if match and _is_time(match):
+    match = next(filter(_is_time, _AT.finditer(clause)), None)
+    if match is not None:
         clock, clause = _minute(match, home), _without(clause, match)
     if match := _FOR.search(clause):
         lasting, clause = length_min(match["length"]), _without(clause, match)

@@ -78,13 +78,14 @@ _SIGNS: tuple[tuple[Wish, float, str], ...] = (
      r"|(?:garden|sky|stars|moon|sunset|view|trees|sun|outside) through the window|\bthe view\b"
       r"|what is going on outside|see what is outside|see outside|let (?:some|the) (?:sun|daylight|sunlight)"
      r"|enjoy the (?:view|sunset|garden)|watch the (?:sunset|sunrise|birds|rain|snow|garden|stars|sky)|gaze"),
-    ("outlook", 1, r"\bsky\b|\bgarden\b|\bsunset\b|\bwindow\b|\bdaylight\b|\bsunshine\b|admire"),
+    ("outlook", 2, r"\bdaylight\b|\bsunshine\b|\bsunlight\b"),
+    ("outlook", 1, r"\bsky\b|\bgarden\b|\bsunset\b|\bwindow\b|admire"),
 )  # fmt: skip
 _COMPILED = [(wish, weight, re.compile(pattern)) for wish, weight, pattern in _SIGNS]
 # "It is not too warm", "I am not cold": no complaint.
 _DENIED = re.compile(
-    r"\b(?:not|isnt|no longer|never) (?:too |so |very |at all |that )?(?:warm|hot|cold|dark|bright|dry"
-    r"|humid|dusty)\b"
+    r"\b(?:not|isnt|no longer|never) (?:too |so |very |at all |that )?(?:warm|hot|cold|dark|bright|humid"
+    r"|dusty)\b"
 )
 LEAST = 1.5
 

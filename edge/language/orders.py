@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from edge.language.devices import Mention, find_device
+from edge.language.devices import EMPTY, Mention, find_device
 from edge.language.home_words import HomeWords
 from edge.language.intent import Act, Change, DeviceWords, Moment, Order
 from edge.language.moments import read_moment
 from edge.language.nouns import AIR, APPLIANCES, COLD, LIGHTS, MEDIA, SOUND_ITSELF
-from edge.language.plain_text import bare
+from edge.language.plain_text import any_of, bare
 
 VERBS = (
     "turn", "switch", "shut", "open", "close", "set", "put", "dim", "run", "play", "pause", "stop", "start",
@@ -51,6 +51,7 @@ _STEPS: tuple[tuple[str, Act | None, float], ...] = (
      r"|decrease the volume|not so loud|less loud)\b", "volume", -10.0),
     (r"\b(?:brighter|brighten|more light)\b", "dim", 20.0),
     (r"\b(?:dimmer|darker|darken|less bright|not so bright)\b", "dim", -20.0),
+    (r"^dim D$|^dim D (?:a bit|a little|down)\b", "dim", -20.0),
     (r"\b(?:faster|stronger|more power|speed up)\b", "speed", 20.0),
     (r"\b(?:slower|weaker|gentler|less power|slow down)\b", "speed", -20.0),
     (r"\b(?:warmer|hotter)\b", "cool", 1.0),
@@ -61,13 +62,13 @@ _STEPS: tuple[tuple[str, Act | None, float], ...] = (
 # Words of an action in the order in which they decide; D stands for the device.
 _ACTS: tuple[tuple[str, Act], ...] = (
     (r"\b(?:off|from) pause\b|\bunpause|\bresum|\bcarry on\b|\bcarries on\b|\bcontinu|\bgo on\b"
-     r"|\bkeep going\b|\bget going again", "resume"),
+     r"|\bkeep going\b|\bget (?:D )?going again", "resume"),
     (r"\bpaus|\bon hold\b|\bhold D\b", "pause"),
     (r"\bunlock", "unlock"),
     (r"\block", "lock"),
     (r"\bunmute", "resume"),
     (r"\b(?:silence|mute|hush|quiet|shut up|be quiet|be silent|stop making|go away|shush"
-     r"|pipe down)\b", "silence"),
+     r"|pipe down)\b|\bshut D up\b", "silence"),
     (r"\b(?:switch|turn|shut|power|put|go|goes|cut|have|want|keep|leave|make|be|needs?)\b.*\boff\b"
      r"|\bshut(?:s)? (?:D )?down\b|\bpower(?:s)? (?:D )?down\b|^D off$|\boff$|^off\b|\bput out\b"
       r"|\bput D out\b", "off"),
@@ -96,6 +97,7 @@ def read_orders(text: str, home: HomeWords) -> tuple[DeviceWords | None, tuple[O
     """Device and orders of a plain sentence; no orders when it gives none."""
     device: Mention | None = None
     orders: list[Order] = []
+    waiting: Moment | None = None
     for clause in split_clauses(text):
         timed = read_moment(clause, home)
         rest = bare(timed.rest)
@@ -107,13 +109,18 @@ def read_orders(text: str, home: HomeWords) -> tuple[DeviceWords | None, tuple[O
         if change is None:
             if orders and timed.moment is not None:
                 orders[-1] = replace(orders[-1], moment=_joined(orders[-1].moment, timed.moment))
+            elif timed.moment is not None:
+                waiting = timed.moment  # "wait until it is done, then ..."
             elif device is None and mention is not None:
                 device = mention
             continue
+        if mention is None and device is None and (heated := _room_to_heat(rest, change, home)):
+            mention = heated
         if mention is not None and (device is None or (mention.weight > device.weight and device.weight < 1)):
             device = mention
         after = timed.later_min if orders else None
-        moment = timed.moment
+        moment = timed.moment if waiting is None else _joined(timed.moment, waiting)
+        waiting = None
         if timed.later_min is not None and not orders and moment is None:
             moment = Moment(in_min=timed.later_min)
         orders.append(Order(change, moment, after))
@@ -121,6 +128,23 @@ def read_orders(text: str, home: HomeWords) -> tuple[DeviceWords | None, tuple[O
         if timed.for_min is not None and opposite is not None:
             orders.append(Order(Change(opposite), None, timed.for_min))
     return (None if device is None else device.device), tuple(orders), device
+
+
+def _room_to_heat(rest: str, change: Change, home: HomeWords) -> Mention | None:
+    """ "heat the living room to 22 degrees": whatever sets the temperature there."""
+    if change.value is None or change.act not in ("cool", "heat"):
+        return None
+    types = ("heat_pump", "air_conditioner") if change.act == "heat" else ("air_conditioner", "heat_pump")
+    if own := re.search(r"\bmy (?:own )?(?:room|bedroom)\b", rest):
+        return Mention(DeviceWords("G4", words=own[0], types=types, own="room"), *own.span(), 1.0)
+    for name in sorted(home.room_names(), key=len, reverse=True):
+        if found := re.search(rf"\b(?:the )?{re.escape(name)}\b", rest):
+            room, unknown = home.room_called(name)
+            device = DeviceWords("G0", words=found[0], types=types, room=room, unknown_room=unknown)
+            return Mention(device, *found.span(), 1.0)
+    if "temperature" in rest:
+        return Mention(DeviceWords("G0", words="here", types=types, room=home.here), 0, 0, 1.0)
+    return None
 
 
 def _joined(one: Moment | None, other: Moment) -> Moment:
@@ -178,8 +202,9 @@ def _change(rest: str, mention: Mention | None) -> Change | None:
 
 def _fitting(act: Act, said: str, device: DeviceWords) -> Change:
     """ "stop the music" ends a sound, "stop the washing machine" its work; "start the fan" switches it on."""
-    sound_itself = device.sound is not None and re.search(
-        rf"(?:^|\b(?:that|the|this|all) )(?:\w+ )?{re.escape(device.sound)}(?: noise| sound)?$", device.words
+    sound_itself = device.sound is not None and re.fullmatch(
+        rf"(?:(?:all )?(?:that|the|this) )?(?:{any_of(EMPTY)} )?{re.escape(device.sound)}(?: noise| sound)?",
+        device.words,
     )
     if sound_itself and act in ("stop", "off") and (act == "stop" or device.sound in SOUND_ITSELF):
         return Change("silence")

@@ -127,15 +127,26 @@ _POLITE_ENDS = (
     "if you would", "if possible", "hearth", "okay", "ok", "my dear", "dear", "thank you very much", "cheers",
 )  # fmt: skip
 _START = re.compile(rf"^(?:{'|'.join(sorted(_POLITE_STARTS, key=len, reverse=True))}) (?=.)")
-_END = re.compile(rf"(?<=.) (?:{'|'.join(sorted(_POLITE_ENDS, key=len, reverse=True))})$")
+_END = re.compile(rf"(?<=.)(?<! from) (?:{'|'.join(sorted(_POLITE_ENDS, key=len, reverse=True))})$")
+
+
+_GERUNDS = {
+    "turning": "turn", "switching": "switch", "setting": "set", "putting": "put", "closing": "close",
+    "opening": "open", "pausing": "pause", "stopping": "stop", "dimming": "dim", "running": "run",
+    "playing": "play", "shutting": "shut", "starting": "start", "making": "make", "checking": "check",
+    "telling": "tell", "keeping": "keep", "letting": "let", "taking": "take", "bringing": "bring",
+    "raising": "raise", "lowering": "lower", "locking": "lock", "unlocking": "unlock", "muting": "mute",
+    "resuming": "resume", "leaving": "leave", "having": "have",
+}  # fmt: skip
 
 
 def bare(words: str) -> str:
-    """Without what is only polite: "could you please turn off the fan now" -> "turn off the fan"."""
+    """Without what is only polite: "would you mind turning off the fan now" -> "turn off the fan"."""
     while True:
         shorter = _END.sub("", _START.sub("", words))
         if shorter == words:
-            return words
+            first, _, rest = words.partition(" ")
+            return f"{_GERUNDS[first]} {rest}" if first in _GERUNDS and rest else words
         words = shorter
 
 

@@ -10,7 +10,8 @@ from edge.language.intent import DeviceWords, Inquiry
 from edge.language.nouns import AIR, APPLIANCES, COLD, LIGHTS, MEDIA
 
 _ASKING = (
-    r"tell me|let me know|do you know|can you tell|could you tell|i want to know|i would like to know"
+    r"tell me|let me know|know (?:if|whether|what|how|which)|do you know|can you tell|could you tell"
+    r"|i want to know|i would like to know"
     r"|id like to know|i need to know|i wonder|check|see|find out|look up|look|verify|im wondering|say"
     r"|please tell|give me|report|any idea|i am curious|im curious|show me|read out|do you see|have a look"
 )

@@ -20,6 +20,7 @@ from edge.language.needs import read_need
 from edge.language.orders import read_orders
 from edge.language.plain_text import bare, plain
 from edge.language.questions import is_question, read_question
+from recordings.profile import Query
 
 CLEAR_NEED = 2.0
 
@@ -64,7 +65,7 @@ def _request(text: str, said: str, home: HomeWords) -> Intent:
         orders = ()  # "make it a bit warmer in here"
     if orders and not (need is not None and clear >= CLEAR_NEED and not _begins_as_order(said, home)):
         device = device or DeviceWords("G1")
-        query = (
+        query: Query = (
             "Q3" if any(o.moment is not None or o.after_previous_min is not None for o in orders) else "Q2"
         )
         return Intent(text, query, device=device, orders=orders, confidence=1.0 if mention else 0.5)
