@@ -83,12 +83,8 @@ def _in_picture(scene: Scene, view: View, one: Sighting) -> Facing:
     face = face_in(scene, one)
     towards = view.turn @ -one.facing_view[:, 2]
     body = body_turn_deg(one)
-    if (
-        face is not None
-        and face.presence >= PRESENT
-        and abs(body) < SIDE_DEG
-        and abs(face.yaw_deg) < FRONT_DEG
-    ):
+    there = face is not None and face.presence >= PRESENT
+    if face is not None and there and abs(body) < SIDE_DEG and abs(face.yaw_deg) < FRONT_DEG:
         # The mesh sees the head from where the head is: nearly the same way as the body.
         return _room(towards, face.yaw_deg, HEAD_SIGMA_DEG, "head")
     if face is None or there or abs(body) >= SIDE_DEG:
