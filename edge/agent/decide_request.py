@@ -25,9 +25,8 @@ Outcome = Literal["done", "already", "refused", "asked", "failed"]
 Category = Literal["nonexistent_resource", "physical_limit", "temporal_contradiction", "unsafe", "unclear"]
 States = Mapping[str, Mapping[str, Value]]
 
-SURE = 0.6  # share of the posterior from which on the agent changes something
-SURE_TO_TELL = 0.45  # from which on it answers a question: a wrong answer names its device, so it shows
-NOBODY = 0.5  # share of "none of them" from which on it says so
+CLOSE = 0.45  # a second device with so much of the best one's share is close: ask which one is meant
+CLOSE_TO_TELL = 0.8  # for a question: a wrong answer names its device, so it shows
 WORTH_NAMING = 0.12  # in a question back
 
 
@@ -107,11 +106,10 @@ def decide(intent: Intent, posterior: Posterior, home: HomeView) -> Decision:
         return _tell_room(intent, home)
     if not intent.orders and intent.inquiry is None:
         return Decision(None, "asked", "What shall I do?", category="unclear", why="nothing is asked for")
-    if posterior.none >= NOBODY or posterior.best is None:
-        return _absent(intent.device, posterior, home)
     best = posterior.best
-    limit = SURE_TO_TELL if intent.inquiry is not None else SURE
-    if best.probability < limit:
+    if best is None or posterior.none > best.probability:
+        return _absent(intent.device, posterior, home)
+    if is_close(posterior, CLOSE_TO_TELL if intent.inquiry is not None else CLOSE):
         return _ask(posterior, home)
     device = home.device(best.device_id)
     if intent.inquiry is not None:
@@ -119,6 +117,12 @@ def decide(intent: Intent, posterior: Posterior, home: HomeView) -> Decision:
     if any(order.moment is not None or order.after_previous_min is not None for order in intent.orders):
         return _schedule(intent, device, home, best.probability)
     return _act(intent, device, home, best.probability)
+
+
+def is_close(posterior: Posterior, close: float = CLOSE) -> bool:
+    """Whether the second device is too close to the best one to choose."""
+    best, second = posterior.candidates[:1], posterior.candidates[1:2]
+    return bool(second) and second[0].probability > close * best[0].probability
 
 
 def _absent(words: DeviceWords | None, posterior: Posterior, home: HomeView) -> Decision:
@@ -135,7 +139,7 @@ def _ask(posterior: Posterior, home: HomeView) -> Decision:
     chosen = chosen if len(chosen) > 1 else list(posterior.candidates[:2])
     names = [answers.the(home.device(one.device_id), home) for one in chosen]
     best = posterior.candidates[0]
-    why = f"best posterior {best.probability:.2f} < {SURE}"
+    why = f"best posterior {best.probability:.2f}, second {posterior.candidates[1].probability:.2f}"
     text = answers.which(names)
     options = tuple(one.device_id for one in chosen)
     return Decision(best.device_id, "asked", text, category="unclear", why=why, options=options)
@@ -245,7 +249,7 @@ def _help(intent: Intent, posterior: Posterior, home: HomeView) -> Decision:
     need = intent.need
     assert need is not None
     best = posterior.best
-    if best is None or posterior.none >= NOBODY:
+    if best is None or posterior.none > best.probability:
         text = answers.absent(posterior, None, need, home)
         if posterior.missing == "unknown_speaker":
             text = "I do not know who you are, so I do not know which room is yours."

@@ -7,6 +7,7 @@ is asked of anybody. A finding that is not there (the tool was not called) is no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, exp, hypot, prod
@@ -16,14 +17,13 @@ import numpy as np
 
 from edge.agent.home_view import HomeView
 from edge.agent.needs import helpers
-from edge.agent.plan_orders import Wanted, answers, fits, wanted
+from edge.agent.plan_orders import Wanted, answers, fits, meant, wanted
 from edge.agent.posterior import (
     SIDE_HALF,
     SIDE_MIDDLE,
     Missing,
     Posterior,
     Row,
-    along_ray,
     angle_deg,
     normalised,
     on_side,
@@ -37,25 +37,30 @@ from edge.perception.tools import Finding
 
 Findings = Mapping[str, Finding[Any]]
 
+SAYS_LIGHT = re.compile(r"\b(?:bright|dim)", re.I)
 ALREADY = 0.3  # a device that is already as asked is less likely meant
 ELSEWHERE = 0.2  # "the lamp", without a room: one of another room
 COULD = 0.25  # odds of a sound from which on a device "could make it"
+NOWHERE = 0.03  # likelihood of a sound from where no device is, against one from the middle of a device
 UNHEARD = 0.12  # chance that a device which sounds is not heard
 SILENT = 0.1  # chance that people speak of a sound and none of the devices makes it
+NOT_A_DEVICE = 3e-4  # weight of pointing at something else, against a device in the middle of the ray
 POINTING_MISSED = 0.12  # chance that an arm is not seen although it points
 STRANGER = 0.05  # chance before any evidence that the speaker does not live here
 SCALE = {"face": 0.05, "voice": 0.05}  # of identity scores: odds change by e for so much
 OUTLIER = 0.03  # chance that an identity has nothing to do with the speaker
 FACING_FLOOR_DEG = 4.0  # people do not look straight ahead
-NO_SUCH_SIDE = 0.6  # weight of "nothing of that kind is on that side"
+NO_SUCH_SIDE = 0.35  # weight of "nothing of that kind is on that side"
 
 
 class _Ray(Protocol):
-    """edge.perception.pointing.Pointing. who: box or body, not a name."""
+    """edge.perception.pointing.Pointing: an arm in the room, and how well places fit it."""
 
     origin_m: Any
     direction: Any
-    sigma_deg: float
+
+    def log_likelihood(self, places_m: Any) -> Any:
+        """(n, 3) places -> (n,) log density."""
 
 
 class _Heard(Protocol):
@@ -74,7 +79,7 @@ class _Facing(Protocol):
 
 
 class _Speaker(Protocol):
-    """edge.perception.active_speaker.SpeakerSeen, in the room frame."""
+    """edge.perception.active_speaker.SpeakerSeen, in the room frame; sigma_m: of the distance to the rig."""
 
     position_m: Any
     sigma_m: float
@@ -100,6 +105,8 @@ class _Case:
             return 1.0
         change = intent.orders[0].change
         odds = fits(device, change)
+        if change.act == "dim" and SAYS_LIGHT.search(intent.text) and meant(device, change).act != "dim":
+            odds *= 0.1
         if intent.orders[0].moment is None and odds == 1.0:
             found = wanted(device, change)
             if isinstance(found, Wanted) and found.holds(device.attributes):
@@ -155,6 +162,8 @@ def _named(case: _Case) -> Posterior:
             named = [device for device in pool if device.type in words.types]
     else:
         named = [device for device in pool if _is_kind(device, words)]
+    if words.owner is not None or words.owner_room is not None:
+        return _of_somebody(case, named)
     if not named:
         missing: Missing = "not_in_home" if words.room is None else "not_in_room"
         return Posterior((), 1.0, missing, room=words.room)
@@ -164,6 +173,18 @@ def _named(case: _Case) -> Posterior:
         rows.append(Row(device.id, device.name, near * case.prior(device)))
     found, none = normalised(rows, 0.0)
     return Posterior(found, none, room=words.room)
+
+
+def _of_somebody(case: _Case, named: Sequence[MapDevice]) -> Posterior:
+    """ "Anna's lamp", "the lamp in Anna's room", whoever says it."""
+    words, home = case.words, case.home
+    person = words.owner_room or words.owner
+    own = DeviceWords("G4", words.words, own="room" if words.owner_room is not None else "device")
+    devices, missing = _belonging(own, person, home)
+    rows = [Row(d.id, d.name, case.prior(d)) for d in named if d in devices]
+    found, none = normalised(rows, 0.0)
+    member = home.room.member(person or "")
+    return Posterior(found, none, missing, speaker=person, room=None if member is None else member.room)
 
 
 # ------------------------------------------------------------------------------ G1
@@ -176,20 +197,13 @@ def _pointed(case: _Case) -> Posterior:
     looked = "pointing" in case.findings
     ray: _Ray | None = case.value("pointing")
     evidence = ("pointing",) if looked else ()
-    if ray is not None:
-        aimed = {
-            d.id: along_ray(ray.origin_m, ray.direction, d.position_m or (), ray.sigma_deg) for d in here
-        }
-        near = max(aimed, key=lambda name: aimed[name][0], default=None)
+    if ray is not None and here:
+        aimed = _aimed(ray, here)
+        near = max(aimed, key=lambda name: aimed[name][0])
         if not kin:
             return Posterior((), 1.0, "points_elsewhere", near, room=home.here, evidence=evidence)
         rows = [Row(d.id, d.name, case.prior(d), *aimed[d.id]) for d in kin]
-        best = max(row.likelihood for row in rows)
-        # Somebody who says "that fan" and points straight at a lamp may be wrong about the room.
-        other = max(
-            (like for name, (like, _) in aimed.items() if name not in {d.id for d in kin}), default=0.0
-        )
-        found, none = normalised(rows, 0.02 + (0.3 * other if other > 20 * best else 0.0))
+        found, none = normalised(rows, NOT_A_DEVICE if words.types else 0.1 * NOT_A_DEVICE)
         return Posterior(found, none, "points_elsewhere", near, room=home.here, evidence=evidence)
     if not kin:
         missing: Missing = "points_elsewhere" if looked else "not_here"
@@ -206,6 +220,18 @@ def _pointed(case: _Case) -> Posterior:
     return Posterior(found, none, "points_at_nothing", room=home.here, evidence=evidence)
 
 
+def _aimed(ray: _Ray, devices: Sequence[MapDevice]) -> dict[str, tuple[float, float]]:
+    """device -> (likelihood against that of the middle of the ray, degrees away from it)."""
+    origin, direction = np.asarray(ray.origin_m, np.float64), np.asarray(ray.direction, np.float64)
+    places = np.array([device.position_m for device in devices], np.float64)
+    told = np.asarray(ray.log_likelihood(np.vstack([places, origin + direction])), np.float64)
+    aways = [angle_deg((place - origin).tolist(), direction.tolist()) for place in places]
+    return {
+        device.id: (float(np.exp(min(0.0, log - told[-1]))), away)
+        for device, log, away in zip(devices, told, aways, strict=False)
+    }
+
+
 # ------------------------------------------------------------------------------ G2
 
 
@@ -217,25 +243,26 @@ def _heard(case: _Case) -> Posterior:
     heard: _Heard | None = case.value("sound")
     here = [device for device in home.placed() if _is_kind(device, words)]
     rows = []
-    nearest, least = None, 180.0
+    nearest, least, others = None, 180.0, 0.0  # others: how well something of another kind explains the sound
     for device in home.placed():
         away = None
         likelihood = 1.0
+        sounds = can_sound(device.attributes, "any") * sound_odds(device.type, "any")
         if heard is not None:
             away = angle_deg(home.room.direction_to(device).tolist(), heard.unit)
             likelihood = tail(away, heard.sigma_deg)
-            sounds = can_sound(device.attributes, "any") * sound_odds(device.type, "any")
             if sounds > 0.2 and away < least:
                 nearest, least = device.id, away
         elif listened:
             likelihood = UNHEARD
         odds = sound_odds(device.type, kind)
         if device not in here or odds < COULD:
+            others = max(others, likelihood * sounds)
             continue
         odds *= can_sound(device.attributes, kind)
         rows.append(Row(device.id, device.name, odds * case.prior(device), likelihood, away))
     could = any(sound_odds(d.type, kind) >= COULD for d in here)
-    found, none = normalised(rows, SILENT * (0.3 if heard is not None else 1.0))
+    found, none = normalised(rows, SILENT * (max(NOWHERE, others) if heard is not None else 1.0))
     missing: Missing = "nothing_sounds" if could else "nothing_could_sound"
     evidence = ("sound",) if listened else ()
     return Posterior(found, none, missing, nearest, room=home.here, evidence=evidence)
@@ -281,14 +308,15 @@ def _side_chance(
 
 
 def _standing(case: _Case) -> list[tuple[float, float]]:
-    """Where the speaker may stand, a few points of equal weight: one standard deviation around the place."""
+    """Where the speaker may stand, a few points of equal weight, nearer and farther."""
     speaker: _Speaker | None = case.value("speaker")
     if speaker is None or getattr(speaker, "position_m", None) is None:
         ray: _Ray | None = case.value("pointing")
         return [] if ray is None else [(float(ray.origin_m[0]), float(ray.origin_m[1]))]
-    x, y = (float(at) for at in speaker.position_m[:2])
-    step = 1.2 * float(speaker.sigma_m)
-    return [(x, y), (x + step, y), (x - step, y), (x, y + step), (x, y - step)]
+    place = np.asarray(speaker.position_m, np.float64)[:2]
+    sight = place - np.asarray(case.home.room.microphone_m, np.float64)[:2]
+    step = 1.2 * float(speaker.sigma_m) * sight / max(float(np.linalg.norm(sight)), 1e-9)
+    return [(float(x), float(y)) for x, y in (place, place + step, place - step)]
 
 
 # ------------------------------------------------------------------------------ G4
@@ -322,6 +350,8 @@ def speaker_odds(findings: Findings, home: HomeView) -> dict[str | None, float]:
 
 def _own(case: _Case) -> Posterior:
     words, home = case.words, case.home
+    if words.owner is not None or words.owner_room is not None:
+        return _of_somebody(case, [device for device in home.devices if _is_kind(device, words)])
     odds = speaker_odds(case.findings, home)
     shares: dict[str, float] = {}
     none = 0.0
@@ -401,9 +431,3 @@ def _helping(intent: Intent, findings: Findings, home: HomeView) -> Posterior:
 
 def _help_rows(found: Iterable[tuple[MapDevice, float]]) -> list[Row]:
     return [Row(device.id, device.name, odds) for device, odds in found]
-
-
-def unit(azimuth_deg: float, elevation_deg: float) -> tuple[float, float, float]:
-    """Unit vector of a direction in the room frame."""
-    a, e = np.radians(azimuth_deg), np.radians(elevation_deg)
-    return float(np.cos(a) * np.cos(e)), float(np.sin(a) * np.cos(e)), float(np.sin(e))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edge.agent.home_view import path_of, value_of
@@ -11,7 +11,7 @@ from edge.home.goals import LIMITS
 from edge.home.reach import Order, orders_to, schema_of
 from edge.home.schema import DEVICE_TYPES, Value
 from edge.home.twin import Home, HomeDevice
-from edge.language.intent import Change, Inquiry
+from edge.language.intent import Act, Change, Inquiry
 from edge.perception.room_map import MapDevice
 from recordings.plan.spoken import degrees, percent
 
@@ -81,8 +81,44 @@ def level_of(share: float) -> int:
     return max(1, round(LEVEL_MOST * share / 100))
 
 
+STEP_OF = {  # act -> what a step is counted from
+    "dim": LEVEL, "volume": LEVEL, "speed": FAN, "position": LIFT,
+}  # fmt: skip
+GENERIC: dict[str, Act] = {
+    FAN: "speed",
+    LIFT: "position",
+}  # "put that on forty percent": by what the device has
+
+
+def meant(device: MapDevice, change: Change) -> Change:
+    """The change as it is for this device: generic percents and degrees, and steps as values."""
+    act = change.act
+    if act == "dim" and path_of(device, LEVEL) is None and device.type not in LIGHTS:
+        act = next((known for name, known in GENERIC.items() if path_of(device, name)), act)
+    elif act == "dim" and device.type in FAMILY["volume"]:
+        act = "volume"
+    if change.value is not None or change.by is None:
+        return replace(change, act=act)
+    if act in ("cool", "heat", "chill"):
+        names: tuple[str, ...] = (COLD, HEATING if value_of(device, MODE) == HEAT else COOLING, HEATING)
+    else:
+        names = (STEP_OF.get(act, ""),)
+    now = next((v for name in names if isinstance(v := value_of(device, name), int | float)), None)
+    if now is None:
+        return replace(change, act=act)
+    if act in ("dim", "volume"):
+        before = 100 * now / LEVEL_MOST if value_of(device, ON) is not False or act == "volume" else 0.0
+    else:
+        before = now / 100 if act != "speed" else float(now)
+    after = before + change.by
+    if act not in ("cool", "heat", "chill") and 0 < before < 100:
+        after = min(max(after, 0.0), 100.0)  # a step that goes beyond an end goes to the end
+    return replace(change, act=act, value=round(after), by=None)
+
+
 def wanted(device: MapDevice, change: Change) -> Wanted | Limit:
     """What the device must become; a Limit when it never can."""
+    change = meant(device, change)
     act, value = change.act, change.value
     if act in ("on", "off", "toggle"):
         return _power(device, act)
@@ -249,6 +285,8 @@ def fits(device: MapDevice, change: Change) -> float:
     """1: the device can do such a thing; less: others of its kind can; near 0: nobody asks that of it."""
     if change.act in ("cool", "heat", "chill") and any(path_of(device, p) for p in (COOLING, HEATING, COLD)):
         return 1.0
+    if meant(device, change).act != change.act:
+        return 0.15  # percents are said of lamps first
     found = wanted(device, change)
     if isinstance(found, Wanted):
         return 1.0

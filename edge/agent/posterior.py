@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import atan2, degrees, erf, hypot, sqrt
+from math import erf, sqrt
 from typing import Any, Literal
 
 import numpy as np
 
 SIDE_MIDDLE = {"front": 0.0, "left": 90.0, "right": -90.0, "behind": 180.0}
 SIDE_HALF = {"front": 45.0, "left": 50.0, "right": 50.0, "behind": 45.0}
-DEVICE_M = 0.15  # half the size of a device: nobody points at its very middle
 LEAST_SIGMA_DEG = 2.0
 
 # Why no device could be meant.
@@ -128,16 +127,6 @@ def tail(away_deg: float, sigma_deg: float) -> float:
     in the plane of the two error components; 68 % lie within about sigma_deg."""
     away = away_deg / max(sigma_deg, LEAST_SIGMA_DEG) * 1.2
     return float((1 + away * away / 3) ** -2.5)
-
-
-def along_ray(
-    origin: Sequence[float], direction: Sequence[float], place: Sequence[float], sigma_deg: float
-) -> tuple[float, float]:
-    """(likelihood, degrees away) of pointing at a place with a ray whose direction is off by sigma_deg."""
-    offset = np.asarray(place, np.float64) - np.asarray(origin, np.float64)
-    distance = float(np.linalg.norm(offset))
-    away = angle_deg(offset.tolist(), direction)
-    return tail(away, hypot(sigma_deg, degrees(atan2(DEVICE_M, max(distance, 0.3))))), away
 
 
 def on_side(angle: float, side: str, sigma_deg: float) -> float:
