@@ -6,11 +6,15 @@ that are no requests. `record_household` writes `<folder>/household/<person>_<ta
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from bench.agent_episodes import record, seed_plan
+from bench.agent_episodes import read_bundle, record, seed_plan
+from dsp.errors import InputError
+from edge.perception.profiles import ProfileBook
+from edge.perception.utterance import RATE_HZ
 from recordings.plan.model import Plan, PlanItem
 from recordings.profile import Goal, Placed, Staging
 
@@ -61,3 +65,30 @@ def record_household(folder: Path, voices: str | None = None) -> dict[str, list[
         record(item, plan, root / item.id)
         takes.setdefault(item.speaker, []).append(root / item.id)
     return takes
+
+
+def enrol(takes: dict[str, list[Path]], book: ProfileBook) -> None:
+    """Put faces and voices of the household into a book."""
+    from edge.perception.faces import enrol_face
+    from edge.perception.voice_identity import DVector, talker_sound
+
+    model = DVector()
+    for person, folders in takes.items():
+        for folder in folders:
+            scene = read_bundle(folder).scene()
+            if scene is None:
+                raise InputError(f"{folder}: nobody is heard to speak")
+            enrol_face(book, person, scene)
+            book.enrol(person, model.measure, [model.embed(talker_sound(scene), RATE_HZ)])
+
+
+def household_book(folder: Path, voices: str | None = None) -> Path:
+    """The data folder with the household's profiles, made when it is not there: for `ProfileBook.open`."""
+    root = folder / ("profiles" if voices is None else f"profiles_{voices}")
+    if not (root / "complete").exists():
+        takes = record_household(folder, voices)
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        enrol(takes, ProfileBook.open(root, virtual=True))
+        (root / "complete").touch()
+    return root
