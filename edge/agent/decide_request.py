@@ -25,7 +25,7 @@ Outcome = Literal["done", "already", "refused", "asked", "failed"]
 Category = Literal["nonexistent_resource", "physical_limit", "temporal_contradiction", "unsafe", "unclear"]
 States = Mapping[str, Mapping[str, Value]]
 
-CLOSE = 0.45  # a second device with so much of the best one's share is close: ask which one is meant
+CLOSE = 0.6  # a second device with so much of the best one's share is close: ask which one is meant
 CLOSE_TO_TELL = 0.8  # for a question: a wrong answer names its device, so it shows
 WORTH_NAMING = 0.12  # in a question back
 

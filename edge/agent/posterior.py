@@ -16,6 +16,7 @@ import numpy as np
 SIDE_MIDDLE = {"front": 0.0, "left": 90.0, "right": -90.0, "behind": 180.0}
 SIDE_HALF = {"front": 45.0, "left": 50.0, "right": 50.0, "behind": 45.0}
 LEAST_SIGMA_DEG = 2.0
+STUDENT_68 = sqrt(3 * (0.32 ** (-2 / 3) - 1))
 
 # Why no device could be meant.
 Missing = Literal[
@@ -123,10 +124,12 @@ def wrapped(angle: float) -> float:
 
 
 def tail(away_deg: float, sigma_deg: float) -> float:
-    """Likelihood of an error of so many degrees against that of none. Student with three degrees of freedom
-    in the plane of the two error components; 68 % lie within about sigma_deg."""
-    away = away_deg / max(sigma_deg, LEAST_SIGMA_DEG) * 1.2
-    return float((1 + away * away / 3) ** -2.5)
+    """Likelihood of an error of so many degrees against that of none.
+
+    A Student distribution with three degrees of freedom in the two error components: within x lie 1 - (1 +
+    x^2 / 3)^(-3/2) of the errors; 68 % lie within sigma_deg."""
+    x = STUDENT_68 * away_deg / max(sigma_deg, LEAST_SIGMA_DEG)
+    return float((1 + x * x / 3) ** -2.5)
 
 
 def on_side(angle: float, side: str, sigma_deg: float) -> float:
@@ -139,3 +142,10 @@ def on_side(angle: float, side: str, sigma_deg: float) -> float:
         return 0.5 * (1 + erf(x / sigma / sqrt(2)))
 
     return below(half - away) - below(-half - away)
+
+
+def rows_of(posterior: Posterior) -> list[Row]:
+    """The candidates as rows, to be normalised anew."""
+    return [
+        Row(one.device_id, one.name, one.prior, one.likelihood, one.away_deg) for one in posterior.candidates
+    ]
