@@ -16,7 +16,7 @@ from recordings.geometry import direction_from_vector, unit_from_direction
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
-RECENT_S = 3.0
+RECENT_S = 4.0
 HOP_S = 0.0025
 LEAST_ONSETS = 3
 PAST_S = 0.04  # an onset rises out of what the room still holds of the 40 ms before
@@ -25,6 +25,10 @@ DIRECT_S = 0.0075
 ONSET_SIGMA_DEG = 12.0  # of one onset
 WINDOW_S = 0.5
 NEAR_DEG = 25.0  # windows whose directions agree
+# What goes on is in every piece of sound; a piece this much above the quiet ones has something else on top.
+PIECE_S = 0.25
+ON_TOP = 4.0  # in power
+LEAST_WINDOWS = 2
 # A room's reflections bend every estimate, however long it is averaged: up to 11 degrees for devices near the
 # floor or in a corner of the virtual room at 0.3 to 0.5 s of reverberation.
 LEAST_SIGMA_DEG = 7.0
@@ -84,7 +88,8 @@ def device_direction(before: F32, microphone_yaw_deg: float) -> Direction | None
     before: (frames, 4) AmbiX at 24 kHz; the last `RECENT_S` of it count. A sound with at least three
     beginnings (beeps, music) is located by those: a tone that goes on builds standing waves in a room, which
     point anywhere, only its first milliseconds are direct. A steady sound has none; then each half second
-    votes once, however loud it was, so that a door cannot outvote a hum. None when nothing has a direction.
+    votes once, and those that something louder covers do not vote, so that a door cannot outvote a hum. None
+    when nothing goes on or comes again.
     """
     recent = before[-round(RECENT_S * RATE_HZ) :]
     found = _by_onsets(recent)
@@ -137,23 +142,29 @@ def _by_onsets(foa: F32) -> Direction | None:
 
 
 def _by_windows(foa: F32) -> Direction | None:
-    """The direction that most half seconds agree on (microphone frame)."""
+    """The direction that most half seconds agree on, of what has nothing on top (microphone frame)."""
     from dsp.doa import steady_direction
 
-    size = round(WINDOW_S * RATE_HZ)
-    units, weights, sigmas = [], [], []
+    size = round(PIECE_S * RATE_HZ)
     count = len(foa) // size
-    for i in range(count):
-        end = len(foa) - i * size
-        window = np.ascontiguousarray(foa[end - size : end])
-        found = steady_direction(window, RATE_HZ)
+    if count == 0:
+        return None
+    pieces = foa[len(foa) - count * size :].reshape(count, size, 4)
+    power = np.mean(np.square(pieces[:, :, 0], dtype=np.float64), axis=1)
+    quiet = np.concatenate(pieces[power <= ON_TOP * np.sort(power)[(count - 1) // 3]])
+    long = round(WINDOW_S * RATE_HZ)
+    plain = quiet[len(quiet) % long :].reshape(-1, long, 4)
+    units, weights, sigmas = [], [], []
+    for window in plain:
+        found = steady_direction(np.ascontiguousarray(window), RATE_HZ)
         if found.confidence > USEFUL_CONFIDENCE:
             units.append(unit_from_direction(found.azimuth_deg, found.elevation_deg))
             weights.append(found.confidence)
             sigmas.append(found.uncertainty_deg)
-    if not units:
+    if len(units) < LEAST_WINDOWS:
         return None
-    return _agreement(np.array(units), np.array(weights), np.array(sigmas), count)
+    found = _agreement(np.array(units), np.array(weights), np.array(sigmas), len(plain))
+    return found if found.support * len(plain) > LEAST_WINDOWS - 0.5 else None
 
 
 def _agreement(u: F64, w: F64, sigma: F64, count: int) -> Direction:
