@@ -49,6 +49,7 @@ def _room(rig: Rig, path: Path) -> PlanRoom:
             attributes=dict(AT_REST[device.type]),
         )
         for device in rig.room.devices
+        if device.type in AT_REST  # plans ask for no others
     )
     try:
         return msgspec.convert(

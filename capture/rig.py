@@ -20,6 +20,7 @@ from capture.camera_address import shown_address
 from dsp.errors import InputError
 from recordings.calibrated import OF_THE_RIG
 from recordings.calibration_result import Kind
+from recordings.device_types import DeviceType
 from recordings.yaml_text import load_strict_yaml
 
 Coordinate = Annotated[float, Meta(ge=-100, le=100)]
@@ -94,20 +95,7 @@ class Device(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     """One device of the room: the agent's map and the virtual room's geometry."""
 
     id: Id
-    type: Literal[
-        "on_off_light",
-        "dimmable_light",
-        "air_conditioner",
-        "fan",
-        "humidifier",
-        "air_purifier",
-        "tv",
-        "audio_player",
-        "microwave",
-        "laundry_washer",
-        "refrigerator",
-        "window_covering",
-    ]
+    type: DeviceType
     name: Text  # as people say it: "ceiling light", "desk fan"
     room: Text | None = None  # default: the rig's; of another one the place is not used
     position_m: Metres = (0.0, 0.0, 0.0)

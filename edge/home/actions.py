@@ -12,6 +12,7 @@ from edge.home import cycles
 from edge.home.channels import CHANNEL_ACTIONS
 from edge.home.cycles import PAUSED, RUNNING, STOPPED
 from edge.home.errors import HomeError
+from edge.home.house_actions import HOUSE_ACTIONS
 from edge.home.power import is_on, require_on
 
 Attributes = dict[str, Any]
@@ -230,10 +231,11 @@ ACTIONS: dict[str, dict[str, Action]] = {
     "RVCRunMode": {"ChangeToMode": _run_mode},
     **{
         name: {"ChangeToMode": _mode(name)}
-        for name in ("DishwasherMode", "LaundryWasherMode", "RTCCMode", "RVCCleanMode")
+        for name in ("DishwasherMode", "LaundryWasherMode", "RTCCMode", "RVCCleanMode", "OvenMode")
     },
     "DishwasherAlarm": {"Reset": _reset_alarms, "ModifyEnabledAlarms": _enable_alarms},
     **CHANNEL_ACTIONS,
+    **HOUSE_ACTIONS,
     "WindowCovering": {
         "UpOrOpen": _lift(0),
         "DownOrClose": _lift(10000),

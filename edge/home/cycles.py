@@ -1,7 +1,8 @@
 """How long appliances run, and what their attributes say on the way and at the end.
 
-Times are those of the SimuHome benchmark (arXiv 2509.24282), in seconds. A type without such a time (the
-microwave) runs until somebody stops it.
+Times are those of the SimuHome benchmark (arXiv 2509.24282), in seconds. A microwave or an oven runs for its
+cook time, or until somebody stops it when none is set; what boils takes a minute for each cup; a valve closes
+after the time for which it was opened.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from edge.home.errors import HomeError
+from edge.home.house_actions import close_valve
 
 Attributes = dict[str, Any]
 
@@ -24,7 +26,13 @@ DURATIONS = {
     "LaundryDryerControls.SelectedDrynessLevel": DRYER_S,
 }
 DISHWASHER_PHASES = (1, 6, 8, 9)  # ninths of the time at which each phase ends
-CYCLES = ("1.OperationalState", "1.RVCOperationalState")  # where a cycle is
+CYCLES = ("1.OperationalState", "1.RVCOperationalState")  # where an appliance's cycle is
+VALVE = "1.ValveConfigurationAndControl"
+COUNTDOWNS = {  # `<endpoint>.<Cluster>` of what ends by itself -> the seconds that are left
+    **{cluster: f"{cluster}.CountdownTime" for cluster in CYCLES},
+    VALVE: f"{VALVE}.RemainingDuration",
+}
+CUP_S = 60
 CLEANING_S, SEEKING_S, DOCKING_S = 1800, 10, 5  # robot vacuum
 IDLE = 1  # RVCRunMode
 
@@ -35,7 +43,10 @@ def duration_s(attributes: Attributes, endpoint: int) -> int | None:
         mode = attributes.get(f"{endpoint}.{path}")
         if mode is not None:
             return seconds.get(mode)
-    return None
+    cups = attributes.get(f"{endpoint}.BrewControl.Cups")
+    if cups is not None:
+        return CUP_S * int(cups)
+    return attributes.get(f"{endpoint}.MicrowaveOvenControl.CookTime")
 
 
 def phase_at(attributes: Attributes, endpoint: int, left_s: float) -> int:
@@ -109,13 +120,15 @@ def busy_path(attributes: Attributes) -> str | None:
         works = attributes.get(f"{cluster}.OperationalState") in (RUNNING, SEEKING_CHARGER)
         if works and attributes.get(f"{cluster}.CountdownTime") is not None:
             return cluster
-    return None
+    return VALVE if attributes.get(COUNTDOWNS[VALVE]) is not None else None
 
 
 def finish(attributes: Attributes, cluster: str) -> None:
     """What happens when the countdown is over, in place: a robot that cleaned seeks its charger, one that
     sought it is docked, any other appliance stops."""
-    if cluster == "1.OperationalState":
+    if cluster == VALVE:
+        close_valve(attributes, 1)
+    elif cluster == "1.OperationalState":
         end(attributes, 1)
     elif attributes[f"{cluster}.OperationalState"] == RUNNING:
         go_home(attributes, 1)

@@ -26,6 +26,11 @@ VARIABLES: tuple[Variable, ...] = get_args(Variable)
 USUAL: dict[Variable, float] = {"temperature": 2200.0, "humidity": 4500.0, "illuminance": 300.0, "pm10": 20.0}
 AIR: tuple[Variable, ...] = ("temperature", "humidity", "pm10")
 COOL, HEAT, FAN, HUMIDIFY, DEHUMIDIFY, PURIFY = range(6)
+MOVERS = {
+    "fan": FAN, "ceiling_fan": FAN, "humidifier": HUMIDIFY, "dehumidifier": DEHUMIDIFY,
+    "air_purifier": PURIFY, "range_hood": PURIFY,
+}  # fmt: skip
+DIMMABLE = ("dimmable_light", "color_light", "light_strip", "floodlight", "dimmer")
 LAMP_LUX = 500.0  # of a lamp that is on; a dimmable one gives its share of level 254
 MOST = 1e9  # of any value of a room
 Floats = NDArray[np.float64]
@@ -87,17 +92,16 @@ def part_of(device_type: str, attributes: Mapping[str, Any]) -> tuple[int, float
     if not is_on(dict(attributes), 1):
         return None
     speed = (attributes.get("1.FanControl.PercentCurrent") or 0) / 100
-    if device_type in ("air_conditioner", "heat_pump"):
-        prefix = f"{1 if device_type == 'air_conditioner' else 4}.Thermostat"
+    if device_type in ("air_conditioner", "heat_pump", "thermostat"):
+        prefix = f"{4 if device_type == 'heat_pump' else 1}.Thermostat"
         speed = speed if device_type == "air_conditioner" else 1.0
         mode = attributes[f"{prefix}.SystemMode"]
-        if mode == 3 and device_type == "air_conditioner":
+        if mode == 3 and device_type != "heat_pump":
             return COOL, speed, float(attributes[f"{prefix}.OccupiedCoolingSetpoint"])
         if mode == 4:
             return HEAT, speed, float(attributes[f"{prefix}.OccupiedHeatingSetpoint"])
         return None
-    kind = {"fan": FAN, "humidifier": HUMIDIFY, "dehumidifier": DEHUMIDIFY, "air_purifier": PURIFY}
-    return (kind[device_type], speed, 0.0) if device_type in kind else None
+    return (MOVERS[device_type], speed, 0.0) if device_type in MOVERS else None
 
 
 def lux_of(device_type: str, attributes: Mapping[str, Any]) -> float:
@@ -106,7 +110,7 @@ def lux_of(device_type: str, attributes: Mapping[str, Any]) -> float:
         return 0.0
     if device_type == "on_off_light":
         return LAMP_LUX
-    if device_type == "dimmable_light":
+    if device_type in DIMMABLE:
         level = attributes.get("1.LevelControl.CurrentLevel")
         return LAMP_LUX * (254 if level is None else level) / 254
     return 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from edge.home.errors import HomeError
@@ -100,9 +101,10 @@ def _tries(device: HomeDevice, state: State, wanted: Mapping[str, Value]) -> Ite
         arguments = [a for a in COMMANDS[known["cluster"]][known["command"]] if a.default is None]
         if not arguments:
             yield Order(device.id, name, {})
-        elif len(arguments) == 1:
-            for number in sorted(n for n in numbers if arguments[0].low <= n <= arguments[0].high):
-                yield Order(device.id, name, {arguments[0].name: number})
+        elif len(arguments) <= 2 and not any(argument.text for argument in arguments):
+            fitting = [sorted(n for n in numbers if a.low <= n <= a.high) for a in arguments]
+            for chosen in product(*fitting):
+                yield Order(device.id, name, {a.name: n for a, n in zip(arguments, chosen, strict=True)})
     for path, value in wanted.items():
         attribute = schema_of(device.type, path)
         if attribute is not None and attribute.writable:

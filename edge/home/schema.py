@@ -1,197 +1,26 @@
-"""What each device type is made of: endpoints, clusters, attributes with range, access and first value.
+"""What each device type is made of: its attributes (edge/home/device_types.py) and its commands.
 
-Cluster, attribute and command names are those of the Matter Application Cluster Specification; which type
-carries which cluster follows the SimuHome benchmark (arXiv 2509.24282). Temperatures and humidity are in
-hundredths, levels 1-254, fans 0-100 %, blinds 0 (open) to 10000 (closed).
+Cluster, attribute and command names are those of the Matter Application Cluster Specification. What commands
+do is in edge/home/actions.py.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-Value = bool | int | float | str | None
+from edge.home.attribute import Argument, Attribute, Value
+from edge.home.device_types import DEVICE_TYPES
 
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One attribute: its kind, range, whether it can be written, and its value when nothing is said.
-
-    choices: the only values (a mode); needs_on: a write is refused while the device's OnOff is false;
-    nullable: None is a value too (not known, or nothing runs).
-    """
-
-    default: Value
-    low: int | None = None
-    high: int | None = None
-    writable: bool = False
-    choices: tuple[int, ...] | None = None
-    needs_on: bool = False
-    nullable: bool = False
-
-    @property
-    def kind(self) -> type:
-        """The Python type of its values."""
-        return bool if isinstance(self.default, bool) else int
-
-
-ON_OFF = {"OnOff": Attribute(False)}
-LEVEL = {
-    "CurrentLevel": Attribute(254, 1, 254, nullable=True),
-    "MinLevel": Attribute(1, 1, 254),
-    "MaxLevel": Attribute(254, 1, 254),
-}
-FAN = {
-    "FanMode": Attribute(0, choices=(0, 1, 2, 3), writable=True, needs_on=True),
-    "PercentSetting": Attribute(0, 0, 100, writable=True, needs_on=True),
-    "PercentCurrent": Attribute(0, 0, 100),
-}
-THERMOSTAT = {
-    "LocalTemperature": Attribute(2200, -5000, 10000),
-    "SystemMode": Attribute(0, choices=(0, 3, 4), writable=True, needs_on=True),  # off, cool, heat
-    "OccupiedCoolingSetpoint": Attribute(2600, 1600, 3200, writable=True, needs_on=True),
-    "OccupiedHeatingSetpoint": Attribute(2000, 700, 3000, writable=True, needs_on=True),
-}
-OPERATIONAL = {"OperationalState": Attribute(0, choices=(0, 1, 2, 3))}  # stopped, running, paused, error
-CYCLE = {
-    **OPERATIONAL,
-    "CountdownTime": Attribute(None, 0, 259200, nullable=True),  # seconds
-    "CurrentPhase": Attribute(None, 0, 255, nullable=True),
-}
-WASHER_CONTROLS = {
-    "SpinSpeedCurrent": Attribute(0, 0, 15, writable=True, nullable=True),
-    "NumberOfRinses": Attribute(1, choices=(0, 1, 2, 3), writable=True),
-}
-DRYER_CONTROLS = {"SelectedDrynessLevel": Attribute(1, choices=(0, 1, 2, 3), writable=True)}
-DISHWASHER_ALARM = {name: Attribute(0, 0, 255) for name in ("Mask", "Latch", "State", "Supported")}
-MEDIA = {"CurrentState": Attribute(2, choices=(0, 1, 2))}  # playing, paused, not playing
-COVERING = {
-    "CurrentPositionLiftPercent100ths": Attribute(0, 0, 10000),
-    "TargetPositionLiftPercent100ths": Attribute(0, 0, 10000),
-}
-TEMPERATURE_CONTROL = {
-    "TemperatureSetpoint": Attribute(400, 100, 700),
-    "MinTemperature": Attribute(100, -5000, 5000),
-    "MaxTemperature": Attribute(700, -5000, 5000),
-}
-WASHER_TEMPERATURE = {
-    "TemperatureSetpoint": Attribute(2000, 0, 9500),
-    "MinTemperature": Attribute(500, 0, 9500),
-    "MaxTemperature": Attribute(9500, 0, 9500),
-}
-FREEZER_TEMPERATURE = {
-    "TemperatureSetpoint": Attribute(-1800, -5000, 5000),
-    "MinTemperature": Attribute(-2300, -5000, 5000),
-    "MaxTemperature": Attribute(-1500, -5000, 5000),
-}
-TEMPERATURE = {"MeasuredValue": Attribute(400, -5000, 10000)}
-HUMIDITY = {"MeasuredValue": Attribute(4500, 0, 10000)}
-FREEZING = {"MeasuredValue": Attribute(-1800, -5000, 10000)}
-RVC_STATE = {
-    "OperationalState": Attribute(0, choices=(0, 1, 2, 3, 64, 65, 66)),  # ... seeks, charges, is docked
-    "CountdownTime": Attribute(None, 0, 259200, nullable=True),
-}
-
-
-def _mode(first: int, choices: tuple[int, ...]) -> dict[str, Attribute]:
-    return {"CurrentMode": Attribute(first, choices=choices)}
-
-
-COLD_MODES = _mode(0, (0, 4, 16384, 16385))  # normal, energy save, rapid cool, rapid freeze
-
-Clusters = dict[str, dict[str, Attribute]]
-
-DEVICE_TYPES: dict[str, dict[int, Clusters]] = {
-    "on_off_light": {1: {"OnOff": ON_OFF}},
-    "dimmable_light": {1: {"OnOff": ON_OFF, "LevelControl": LEVEL}},
-    "air_conditioner": {1: {"OnOff": ON_OFF, "Thermostat": THERMOSTAT, "FanControl": FAN}},
-    "fan": {1: {"OnOff": ON_OFF, "FanControl": FAN}},
-    "air_purifier": {1: {"OnOff": ON_OFF, "FanControl": FAN}},
-    "humidifier": {
-        1: {"OnOff": ON_OFF, "FanControl": FAN},
-        2: {"RelativeHumidityMeasurement": HUMIDITY},
-    },
-    "dehumidifier": {
-        1: {"OnOff": ON_OFF, "FanControl": FAN},
-        2: {"RelativeHumidityMeasurement": HUMIDITY},
-    },
-    "heat_pump": {
-        1: {"PowerSource": {"Status": Attribute(1, 0, 3)}},
-        2: {"ElectricalPowerMeasurement": {"ActivePower": Attribute(None, nullable=True)}},
-        3: {"DeviceEnergyManagement": {"ESAState": Attribute(1, 0, 4)}},
-        4: {"Thermostat": THERMOSTAT},
-    },
-    "tv": {
-        1: {
-            "OnOff": ON_OFF,
-            "MediaPlayback": MEDIA,
-            "LevelControl": LEVEL,
-            "Channel": {},  # the channels are what the first state names as 1.Channel.ChannelList
-            "KeypadInput": {},
-        }
-    },
-    "audio_player": {1: {"OnOff": ON_OFF, "MediaPlayback": MEDIA, "LevelControl": LEVEL}},
-    "microwave": {1: {"OnOff": ON_OFF, "OperationalState": OPERATIONAL}},
-    "laundry_washer": {
-        1: {
-            "OnOff": ON_OFF,
-            "OperationalState": CYCLE,
-            "LaundryWasherMode": _mode(0, (0, 1, 2, 3, 4, 5)),
-            "LaundryWasherControls": WASHER_CONTROLS,
-            "TemperatureControl": WASHER_TEMPERATURE,
-        }
-    },
-    "laundry_dryer": {
-        1: {"OnOff": ON_OFF, "OperationalState": CYCLE, "LaundryDryerControls": DRYER_CONTROLS},
-    },
-    "dishwasher": {
-        1: {
-            "OnOff": ON_OFF,
-            "OperationalState": CYCLE,
-            "DishwasherMode": _mode(0, (0, 1, 2, 3, 4, 5)),
-            "DishwasherAlarm": DISHWASHER_ALARM,
-        }
-    },
-    "rvc": {
-        1: {
-            "RVCRunMode": _mode(1, (1, 2, 3)),  # idle, vacuum, map
-            "RVCCleanMode": _mode(1, (1, 2, 3)),  # vacuum, deep clean, mop
-            "RVCOperationalState": RVC_STATE,
-        }
-    },
-    "refrigerator": {
-        1: {
-            "TemperatureControl": TEMPERATURE_CONTROL,
-            "RTCCMode": COLD_MODES,
-            "TemperatureMeasurement": TEMPERATURE,
-        },
-    },
-    "freezer": {
-        1: {
-            "TemperatureControl": FREEZER_TEMPERATURE,
-            "RTCCMode": COLD_MODES,
-            "TemperatureMeasurement": FREEZING,
-        },
-    },
-    "window_covering": {1: {"WindowCovering": COVERING}},
-}
-DEVICE_TYPES["window_covering_controller"] = DEVICE_TYPES["window_covering"]  # SimuHome's name of it
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument of a command: its integer range; `default` None means that it must be given.
-
-    flag: True and False are taken for 1 and 0. text: it is a text, and has no range.
-    """
-
-    name: str
-    low: int
-    high: int
-    default: int | None = None
-    flag: bool = False
-    text: bool = False
-
+__all__ = [
+    "COMMANDS",
+    "DEVICE_TYPES",
+    "Argument",
+    "Attribute",
+    "Value",
+    "attribute_path",
+    "commands_of",
+    "defaults",
+]
 
 _TRANSITION = (Argument("transition_time", 0, 65535, 0),)  # taken and ignored: levels move at once
 _STEP = (Argument("step_mode", 0, 1), Argument("step_size", 1, 254))
@@ -223,7 +52,8 @@ COMMANDS: dict[str, dict[str, tuple[Argument, ...]]] = {
     "OperationalState": {"Start": (), "Stop": (), "Pause": (), "Resume": ()},
     "RVCOperationalState": {"Pause": (), "Resume": (), "GoHome": ()},
     **dict.fromkeys(
-        ("DishwasherMode", "LaundryWasherMode", "RTCCMode", "RVCRunMode", "RVCCleanMode"), _NEW_MODE
+        ("DishwasherMode", "LaundryWasherMode", "RTCCMode", "RVCRunMode", "RVCCleanMode", "OvenMode"),
+        _NEW_MODE,
     ),
     "DishwasherAlarm": {
         "Reset": (Argument("alarms", 0, 255),),
@@ -247,7 +77,19 @@ COMMANDS: dict[str, dict[str, tuple[Argument, ...]]] = {
         "StopMotion": (),
         "GoToLiftPercentage": (Argument("lift_percent_100ths", 0, 10000),),
     },
-    "TemperatureControl": {"SetTemperature": (Argument("target_temperature", -5000, 5000),)},
+    "ColorControl": {
+        "MoveToHueAndSaturation": (Argument("hue", 0, 254), Argument("saturation", 0, 254), *_TRANSITION),
+        "MoveToColorTemperature": (Argument("color_temperature_mireds", 153, 500), *_TRANSITION),
+    },
+    "ScenesManagement": {"RecallScene": (Argument("scene_id", 1, 16),)},
+    "MicrowaveOvenControl": {"SetCookingParameters": (Argument("cook_time", 1, 86400),)},
+    "DoorLock": {"LockDoor": (), "UnlockDoor": ()},
+    "Chime": {"PlayChimeSound": ()},
+    "SmokeCOAlarm": {"SelfTestRequest": (), "Silence": ()},  # Silence is ours: Matter leaves it to the device
+    "ValveConfigurationAndControl": {"Open": (Argument("open_duration", 0, 86400, 0),), "Close": ()},
+    "MediaInput": {"SelectInput": (Argument("index", 0, 7),)},
+    "Dispenser": {"Dispense": (Argument("portions", 1, 10),)},
+    "TemperatureControl": {"SetTemperature": (Argument("target_temperature", -5000, 30000),)},
 }
 
 

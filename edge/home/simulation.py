@@ -11,7 +11,7 @@ from typing import Any
 
 from dsp.errors import InputError
 from edge.home.clock import FURTHEST_TICK, TICKS_PER_S, HomeClock
-from edge.home.cycles import CYCLES, PAUSED, busy_path, finish, phase_at
+from edge.home.cycles import COUNTDOWNS, CYCLES, PAUSED, busy_path, finish, phase_at
 from edge.home.environment import RoomAir, Variable
 from edge.home.errors import HomeError
 from edge.home.quirks import Quirks
@@ -210,9 +210,9 @@ class Simulation:
             elif before is not None:
                 self._paused[device_id] = (before[0], before[1] - self._tick)
             return
-        left = state[f"{cluster}.CountdownTime"] * TICKS_PER_S
-        if f"{cluster}.CountdownTime" in changed or device_id not in self._cycles:
-            if f"{cluster}.CountdownTime" not in changed:
+        left = state[COUNTDOWNS[cluster]] * TICKS_PER_S
+        if COUNTDOWNS[cluster] in changed or device_id not in self._cycles:
+            if COUNTDOWNS[cluster] not in changed:
                 left = self._paused.get(device_id, (cluster, left))[1]
             self._cycles[device_id] = (cluster, self._tick + left)
         self._paused.pop(device_id, None)
@@ -249,10 +249,10 @@ class Simulation:
                 variable = SENSORS[path]
                 low, high = LIMITS[variable]
                 read[path] = int(min(max(states[device.room][variable], low), high))
-            for cluster in CYCLES:
+            for cluster, countdown in COUNTDOWNS.items():
                 left = self._left(device.id, cluster)
                 if left is not None:
-                    read[f"{cluster}.CountdownTime"] = -(-left // TICKS_PER_S)
+                    read[countdown] = -(-left // TICKS_PER_S)
                     if now.get(f"{cluster}.CurrentPhase") is not None:
                         read[f"{cluster}.CurrentPhase"] = phase_at(now, 1, left / TICKS_PER_S)
             if any(now[path] != value for path, value in read.items()):

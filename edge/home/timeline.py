@@ -197,8 +197,8 @@ def beyond(value: float, above: float | None, below: float | None) -> bool:
 
 
 def works(state: Mapping[str, Any]) -> bool:
-    """Whether an appliance is in the middle of its work, running or paused."""
-    return any(
+    """Whether an appliance is in the middle of its work, running or paused, or a valve open."""
+    return state.get("1.ValveConfigurationAndControl.CurrentState") == 1 or any(
         state.get(f"{cluster}.OperationalState") in (RUNNING, PAUSED)
         for cluster in ("1.OperationalState", "1.RVCOperationalState")
     )

@@ -222,7 +222,7 @@ def test_a_profiles_home() -> None:
     home = HomeState(
         devices=(
             DeviceState(id="pump", type="heat_pump", name="p", room="a", attributes={"1.Odd.Thing": "[1]"}),
-            DeviceState(id="oven", type="oven", name="o", room="a"),
+            DeviceState(id="oven", type="portal", name="o", room="a"),
             DeviceState(id="lamp", type="on_off_light", name="l", room="a", attributes={ON: 1}),
         ),
         rooms=("a", "b"),

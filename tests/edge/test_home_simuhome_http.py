@@ -164,7 +164,7 @@ def test_devices_come_and_go(home: Caller) -> None:
     home.post("/devices/add", **new, attributes={"1.OnOff.OnOff": True, "1.FanControl.PercentCurrent": 100})
     assert home.fails("POST", "/devices/add", **new) == (409, "DEVICE_ALREADY_EXISTS")
     assert home.fails("POST", "/devices/add", **{**new, "room_id": "cellar"}) == (404, "ROOM_NOT_FOUND")
-    assert home.fails("POST", "/devices/add", **{**new, "device_type": "oven"})[0] == 400
+    assert home.fails("POST", "/devices/add", **{**new, "device_type": "portal"})[0] == 400
     before = home.get("/rooms/attic/states")["temperature"]
     home.post("/simulation/fast_forward_to", to_tick=600)
     assert home.get("/rooms/attic/states")["temperature"] < before

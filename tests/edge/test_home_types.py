@@ -69,8 +69,8 @@ def test_the_types_have_their_clusters(kind: str) -> None:
     assert one(kind).state("d") == defaults(kind)
 
 
-def test_microwave_and_audio_player_are_as_they_were() -> None:
-    assert set(defaults("microwave")) == {"1.OnOff.OnOff", "1.OperationalState.OperationalState"}
+def test_microwave_and_audio_player() -> None:
+    assert {"1.OnOff.OnOff", "1.OperationalState.OperationalState"} < set(defaults("microwave"))
     assert {"1.OnOff.OnOff", "1.MediaPlayback.CurrentState", "1.LevelControl.CurrentLevel"} < set(
         defaults("audio_player")
     )
