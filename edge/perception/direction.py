@@ -163,8 +163,8 @@ def _by_windows(foa: F32) -> Direction | None:
             sigmas.append(found.uncertainty_deg)
     if len(units) < LEAST_WINDOWS:
         return None
-    found = _agreement(np.array(units), np.array(weights), np.array(sigmas), len(plain))
-    return found if found.support * len(plain) > LEAST_WINDOWS - 0.5 else None
+    agreed = _agreement(np.array(units), np.array(weights), np.array(sigmas), len(plain))
+    return agreed if agreed.support * len(plain) > LEAST_WINDOWS - 0.5 else None
 
 
 def _agreement(u: F64, w: F64, sigma: F64, count: int) -> Direction:
