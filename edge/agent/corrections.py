@@ -19,10 +19,11 @@ from edge.agent.grounding import Findings, ground
 from edge.agent.home_view import HomeView
 from edge.agent.plan_orders import ways
 from edge.agent.posterior import Posterior, Row, normalised, rows_of
-from edge.language.intent import Intent
+from edge.language.intent import DeviceWords, Intent
 
 NOTHING = "There is nothing to undo."
 ANSWERS = ("yes", "no")
+IT, OTHER = "it", "other"  # words that mean what was spoken of before, and something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +65,24 @@ class Talk:
 
     def understood(self, intent: Intent) -> Intent:
         """A correction, or the answer to a question, as the whole request that it stands for."""
-        last = None if self._last is None else self._last.intent
-        if last is None or intent.control is not None:
+        if self._last is None or intent.control is not None:
             return intent
-        answers_question = self._last is not None and self._last.decision.outcome == "asked"
+        last = self._last.intent
+        answers_question = self._last.decision.outcome == "asked"
         if intent.query is None and (intent.corrected or answers_question):
-            if intent.device is None:
-                return replace(last, text=intent.text, corrected=intent.corrected)
-            return replace(
-                last, text=intent.text, device=intent.device, need=None, corrected=intent.corrected
-            )
-        if intent.corrected and intent.query == last.query and intent.device is None:
-            return replace(intent, device=last.device)
+            device = intent.device or replace(last.device or DeviceWords("G1"), words=OTHER)
+            return replace(last, text=intent.text, device=device, need=None, corrected=intent.corrected)
         return intent
 
     def posterior(self, intent: Intent, findings: Findings, home: HomeView) -> Posterior:
         """As `ground`, without what was wrong before, and among what was offered."""
         last = self._last
-        if last is not None and last.intent.device == intent.device and intent.corrected:
-            wrong = last.decision.device_id
-            return _only(
-                last.posterior, [c.device_id for c in last.posterior.candidates if c.device_id != wrong]
-            )
+        words = None if intent.device is None else intent.device.words.casefold()
+        if last is not None and words is not None and last.decision.device_id is not None:
+            if words == IT:
+                return _only(last.posterior, [last.decision.device_id])
+            if intent.corrected and OTHER in words.split():
+                return _others(last, intent.device, home)
         found = ground(intent, findings, home)
         if last is not None and last.decision.options and intent.query == last.intent.query:
             offered = [c.device_id for c in found.candidates if c.device_id in last.decision.options]
@@ -138,10 +135,10 @@ class Talk:
                 changes.append(Changed(device_id, path, before, value))
         if decision.outcome != "asked" or decision.category != "unsafe":
             self._asked = None
-        if intent.control is None or changes:
-            self._last = Turn(intent, posterior, decision, tuple(changes), tuple(workflows))
-        elif intent.control in ("undo", "cancel"):
+        if intent.control in ("undo", "cancel"):
             self._last = None
+        elif intent.control is None or changes:
+            self._last = Turn(intent, posterior, decision, tuple(changes), tuple(workflows))
 
     def _answered(self, yes: bool, home: HomeView) -> Decision:
         waiting, self._asked = self._asked, None
@@ -228,22 +225,20 @@ def _with(device: Any, attributes: Mapping[str, Any]) -> Any:
     return structs.replace(device, attributes={**device.attributes, **attributes})
 
 
-def _others(turn: Turn, home: HomeView) -> Posterior:
+def _others(turn: Turn, words: DeviceWords | None, home: HomeView) -> Posterior:
     """What else could have been meant: the other candidates, else others of the kind in the same room."""
-    wrong = turn.decision.device_id
-    rest = [one.device_id for one in turn.posterior.candidates if one.device_id != wrong]
-    if rest or wrong is None:
+    wrong = home.device(str(turn.decision.device_id))
+    types = () if words is None else words.types
+    kinds = {answers.kind_word(kind) for kind in types} or {answers.kind_word(wrong.type)}
+    fit = [d for d in home.devices if d.id != wrong.id and answers.kind_word(d.type) in kinds]
+    rest = [c.device_id for c in turn.posterior.candidates if c.device_id in {d.id for d in fit}]
+    if not types:
+        rest = [c.device_id for c in turn.posterior.candidates if c.device_id != wrong.id]
+    if rest:
         return _only(turn.posterior, rest)
-    device = home.device(wrong)
-    kin = [
-        Row(d.id, d.name, 1.0)
-        for d in home.devices
-        if d.id != wrong
-        and d.room == device.room
-        and answers.kind_word(d.type) == answers.kind_word(device.type)
-    ]
+    kin = [Row(d.id, d.name, 1.0) for d in fit if d.room == wrong.room]
     found, none = normalised(kin, 0.0)
-    return replace(turn.posterior, candidates=found, none=none, missing="not_in_room", room=device.room)
+    return replace(turn.posterior, candidates=found, none=none, missing="not_in_room", room=wrong.room)
 
 
 def _only(posterior: Posterior, names: Sequence[str]) -> Posterior:
