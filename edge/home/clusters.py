@@ -21,7 +21,7 @@ FAN = {
     "PercentCurrent": Attribute(0, 0, 100),
 }
 THERMOSTAT = {
-    "LocalTemperature": Attribute(2200, -5000, 10000),
+    "LocalTemperature": Attribute(2200, -5000, 10000, nullable=True),
     "SystemMode": Attribute(0, choices=(0, 3, 4), writable=True, needs_on=True),  # off, cool, heat
     "OccupiedCoolingSetpoint": Attribute(2600, 1600, 3200, writable=True, needs_on=True),
     "OccupiedHeatingSetpoint": Attribute(2000, 700, 3000, writable=True, needs_on=True),
@@ -59,7 +59,7 @@ FREEZER_TEMPERATURE = {
     "MaxTemperature": Attribute(-1500, -5000, 5000),
 }
 TEMPERATURE = {"MeasuredValue": Attribute(400, -5000, 10000)}
-HUMIDITY = {"MeasuredValue": Attribute(4500, 0, 10000)}
+HUMIDITY = {"MeasuredValue": Attribute(4500, 0, 10000, nullable=True)}
 FREEZING = {"MeasuredValue": Attribute(-1800, -5000, 10000)}
 RVC_STATE = {
     "OperationalState": Attribute(0, choices=(0, 1, 2, 3, 64, 65, 66)),  # ... seeks, charges, is docked
@@ -99,14 +99,14 @@ PRIVACY = {"SoftRecordingPrivacyModeEnabled": Attribute(False, writable=True)}
 CHIME = {"SelectedChime": Attribute(0, 0, 7, writable=True), "Enabled": Attribute(True, writable=True)}
 ALARM = {
     "ExpressedState": Attribute(0, choices=tuple(range(9))),  # normal, smoke, CO, battery, test, fault, ...
-    "SmokeState": Attribute(0, choices=(0, 1, 2)),  # normal, warning, critical
-    "COState": Attribute(0, choices=(0, 1, 2)),
+    "SmokeState": Attribute(0, choices=(0, 1, 2), nullable=True),  # normal, warning, critical
+    "COState": Attribute(0, choices=(0, 1, 2), nullable=True),
     "BatteryAlert": Attribute(0, choices=(0, 1, 2)),
     "DeviceMuted": Attribute(0, choices=(0, 1)),
     "HardwareFaultAlert": Attribute(False),
 }
-OCCUPANCY = {"Occupancy": Attribute(0, choices=(0, 1))}
-BOOLEAN = {"StateValue": Attribute(False)}
+OCCUPANCY = {"Occupancy": Attribute(0, choices=(0, 1), nullable=True)}
+BOOLEAN = {"StateValue": Attribute(False, nullable=True)}
 VALVE = {
     "CurrentState": Attribute(0, choices=(0, 1)),  # closed, open
     "OpenDuration": Attribute(None, 1, 86400, nullable=True),

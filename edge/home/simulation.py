@@ -17,7 +17,8 @@ from edge.home.errors import HomeError
 from edge.home.quirks import Quirks
 from edge.home.schema import DEVICE_TYPES, Value
 from edge.home.timeline import Due, Ended, works
-from edge.home.twin import CommandResult, Home, HomeDevice, in_schema
+from edge.home.twin import CommandResult, Home, HomeDevice, check_attribute, in_schema
+from edge.home.world import READS, Condition, Fault, World
 
 SENSORS: dict[str, Variable] = {
     "1.Thermostat.LocalTemperature": "temperature",
@@ -57,6 +58,7 @@ class Simulation:
         self._rooms = {name: RoomAir(states.get(name, {}), self.quirks) for name in names}
         self._cycles: dict[str, tuple[str, int]] = {}  # device -> (cluster, tick at which it is done)
         self._paused: dict[str, tuple[str, int]] = {}  # device -> (cluster, ticks left)
+        self._world = World()
         self._working: dict[str, bool] = {}  # devices in the middle of their work -> it has a known end
         self._finishing: str | None = None
         self._reading = False
@@ -109,7 +111,9 @@ class Simulation:
             )
         with self._lock:
             while self._tick < tick:
-                following = max(min([tick, *(end for _, end in self._cycles.values())]), self._tick + 1)
+                mark = self._world.next_mark(self._tick)
+                ends = [end for _, end in self._cycles.values()]
+                following = max(min([tick, *ends, *([] if mark is None else [mark])]), self._tick + 1)
                 due = self._due(following)
                 if due is not None:
                     following = max(min(following, due), self._tick + 1)
@@ -120,6 +124,8 @@ class Simulation:
                     if end <= self._tick:
                         del self._cycles[device_id]
                         self._finish(device_id, cluster)
+                if mark is not None and mark <= self._tick:
+                    self._read_sensors()
                 triggered = self._due(self._tick)  # by a cycle that ended
                 if any(one is not None and one <= self._tick for one in (due, triggered)):
                     self._read_sensors()
@@ -175,7 +181,41 @@ class Simulation:
             device = next((d for d in self.home.devices if d.id == device_id), None)
             if device is None or path not in SENSING[device.type]:
                 return None
-            return device.room, SENSORS[path], 0.0
+            fault = self._world.fault_of(device_id, path, self._tick)
+            if fault is not None and fault.kind != "offset":
+                return None
+            return device.room, SENSORS[path], 0.0 if fault is None else float(fault.value)
+
+    def add_condition(self, condition: Condition) -> None:
+        """Something is really there: smoke, water, ... Raises InputError; HomeError ROOM_NOT_FOUND."""
+        with self._lock:
+            if condition.room not in self._rooms:
+                raise HomeError("ROOM_NOT_FOUND", f"there is no room {condition.room!r} in this home")
+            if condition.source is not None:
+                self.home.state(condition.source)
+            self._world.add(condition)
+            self._read_sensors()
+
+    def add_fault(self, fault: Fault) -> None:
+        """A sensor tells it wrongly. Raises InputError; HomeError *_NOT_FOUND; VALIDATION_ERROR for a value
+        that the attribute cannot have, INVALID_STATE for an attribute that no sensor reads."""
+        with self._lock:
+            self.home.read(fault.device_id, fault.attribute)
+            device = next(d for d in self.home.devices if d.id == fault.device_id)
+            read = fault.attribute in SENSING[device.type]
+            if not read and fault.attribute not in (one.get(device.type) for one in READS.values()):
+                raise HomeError("INVALID_STATE", f"{fault.attribute} of {device.id} is not read by a sensor")
+            if fault.kind == "stuck" and fault.value is not None:
+                check_attribute(device, fault.attribute, fault.value)
+            self._world.fail(fault)
+            self._read_sensors()
+
+    def look(self, room: str) -> list[dict[str, Any]]:
+        """What is really there, as one sees who looks: kind, level, cause, source. Raises ROOM_NOT_FOUND."""
+        with self._lock:
+            if room not in self._rooms:
+                raise HomeError("ROOM_NOT_FOUND", f"there is no room {room!r} in this home")
+            return self._world.look(room, self._tick)
 
     def done_at(self, device_id: str) -> int | None:
         """The tick at which the cycle that runs now is done; None when none runs, or it has no known end."""
@@ -189,7 +229,9 @@ class Simulation:
         with self._lock:
             if self._reading:
                 return
-            self._follow_cycle(device_id, self.home.state(device_id), changed)
+            state = self.home.state(device_id)
+            self._follow_cycle(device_id, state, changed)
+            self._world.follow(device_id, state, self._tick)
             room = next((d.room for d in self.home.devices if d.id == device_id), None)
             if room in self._rooms:
                 self._follow_room(room)
@@ -241,14 +283,24 @@ class Simulation:
         states = {name: room.state() for name, room in self._rooms.items()}
         for device in self.home.devices:
             sensors = SENSING[device.type]
-            if not sensors and device.id not in self._cycles and device.id not in self._paused:
+            detects = self._world.concerns(device.id, device.type, device.room)
+            if (
+                not sensors
+                and not detects
+                and device.id not in self._cycles
+                and device.id not in self._paused
+            ):
                 continue
             now = self.home.state(device.id)
             read: dict[str, Any] = {}
             for path in sensors:
                 variable = SENSORS[path]
                 low, high = LIMITS[variable]
-                read[path] = int(min(max(states[device.room][variable], low), high))
+                truth = int(min(max(states[device.room][variable], low), high))
+                value = self._world.reading(device.id, path, truth, now[path], self._tick)
+                read[path] = value if value is None else int(min(max(value, low), high))
+            if detects:
+                read |= self._world.readings(device.id, device.type, device.room, now, self._tick)
             for cluster, countdown in COUNTDOWNS.items():
                 left = self._left(device.id, cluster)
                 if left is not None:

@@ -268,6 +268,11 @@ def in_schema(device_type: str, path: str) -> bool:
     return parts[2] in DEVICE_TYPES[device_type].get(int(parts[0]), {}).get(parts[1], {})
 
 
+def check_attribute(device: HomeDevice, path: str, value: Any) -> None:
+    """Raises HomeError for an attribute that the device does not have or a value that it cannot have."""
+    _check_value(path, value, _attribute(device, path)[1])
+
+
 def _attribute(device: HomeDevice, path: str) -> tuple[int, Attribute]:
     """Endpoint and schema of an attribute path; HomeError *_NOT_FOUND says which part is wrong."""
     parts = path.split(".") if isinstance(path, str) else []
