@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,7 +67,8 @@ def live(
     from capture.sources import open_rig
     from capture.take import new_profile
     from edge.console.process import serving
-    from edge.home.service import home_of
+    from edge.home.bridge_open import home_opened
+    from edge.home.mqtt_presence import announced
     from edge.live import LiveService, check_ready
     from edge.live_session import run
     from edge.service import logs
@@ -76,9 +78,9 @@ def live(
     form = logs.set_up(log, the_rig.log.level)
     say = logs.sayer(form)
     check_ready(the_rig, record)
-    with logs.errors_in(form), open_rig(the_rig) as opened:
+    with logs.errors_in(form), open_rig(the_rig) as opened, contextlib.ExitStack() as stack:
         fields = opened.scene.episode_fields() if opened.scene is not None else {}
-        home = home_of(the_rig, fields.get("home")) if the_rig.room.devices else None
+        home = stack.enter_context(home_opened(the_rig, fields.get("home")))
         profile = new_profile(the_rig, opened, "live") if record else None
         mute_file = Path(the_rig.storage.folder) / "muted"
         service = LiveService(the_rig, opened, home=home, record=record, profile=profile, mute_file=mute_file)
@@ -92,6 +94,7 @@ def live(
                 say=say,
                 changed=lambda changed, keys: _show_room(page, opened, changed, keys),
             ) as attendance,
+            announced(the_rig, service.id, service.local_stream_address, service.local_commands_address, say),
         ):
             if page is not None:
                 say(f"console {page.url}")

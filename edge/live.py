@@ -354,6 +354,11 @@ class LiveService:
         workers = [w for w in (self._audio_worker, self._video_worker) if w is not None]
         return Mute(self._gates, tuple(worker.door for worker in workers), remember)
 
+    @property
+    def id(self) -> str:
+        """Of this rig among several."""
+        return self._id[0]
+
     def describe(self) -> dict[str, Any]:
         """Which rig this is, among several; see edge.rigs."""
         name, lasting = self._id
@@ -414,6 +419,10 @@ class LiveService:
             service.home.listen(
                 lambda device_id, changed: scene.set_device(device_id, changed) if device_id in here else None
             )
+            if self.rig.home.kind != "twin":  # a real home is as it is, whatever the scene began with
+                for device in service.home.devices:
+                    if device.id in here:
+                        scene.set_device(device.id, service.home.state(device.id))
         if self._running:
             service.start()
 

@@ -50,6 +50,12 @@ if [ ! -e .venv/.hearth-models ] || ! cmp -s scripts/models.lock .venv/.hearth-m
     fi
 fi
 
+# Home Assistant, for the tests with a real one.
+if [ "$want" = test ]; then
+    sh scripts/home_assistant.sh ||
+        echo "setup: MISSING Home Assistant (it could not be installed); its tests are skipped." >&2
+fi
+
 # The Node.js client is an example and a test of the wire format; it is not needed to run Hearth.
 if [ "$want" = test ] && [ -f edge/stream/nodejs/package.json ] && [ ! -d edge/stream/nodejs/node_modules ]; then
     if command -v npm >/dev/null 2>&1; then

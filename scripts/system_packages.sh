@@ -25,6 +25,8 @@ if [ "$want" = test ]; then
     ls /usr/lib/*/girepository-1.0/GstRtspServer-1.0.typelib >/dev/null 2>&1 || need gir1.2-gst-rtsp-server-1.0
     /usr/bin/python3 -c 'import gi' >/dev/null 2>&1 || need python3-gi
     ls /usr/lib/*/gstreamer-1.0/libgstrtp.so >/dev/null 2>&1 || need gstreamer1.0-plugins-good
+    # The MQTT broker of the tests with a real home; Debian keeps it out of the usual path.
+    has_cmd mosquitto || [ -x /usr/sbin/mosquitto ] || need mosquitto
     has_cmd node || need nodejs
     has_cmd npm || need npm
     # The browser in which pages are tested.

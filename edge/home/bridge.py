@@ -225,8 +225,8 @@ class BridgeHome:
     ) -> tuple[str, dict[str, Value], dict[str, Value]]:
         """(command, attributes before, attributes read back)."""
         entity = self._link.refresh(bound.entity)
-        if entity.away:
-            raise HomeError("CONNECTION_ERROR", f"{self._name(bound)} is {entity.state} in {self._where}")
+        if entity.state == "unavailable":
+            raise HomeError("CONNECTION_ERROR", f"{self._name(bound)} cannot be reached by {self._where}")
         before = self._attributes(bound)
         wanted = self._in_twin(bound.device, before, change, args)
         if not wanted.asked.changed and wanted.asked.name not in _SHOWLESS:
@@ -282,7 +282,11 @@ class BridgeHome:
                 "ATTRIBUTE_NOT_FOUND" if path else "COMMAND_NOT_FOUND",
                 f"{device.id} has no {path or name.partition('.')[2]} in {self._where}",
             )
-        changed = {_bare(p): v for p, v in result.changed.items() if p in before}
+        # Whatever is not known may be otherwise than the twin began with: it is told in any case.
+        told = {
+            p for p in before if p in result.changed or (before[p] is None and p.startswith(f"{cluster}."))
+        }
+        changed = {_bare(p): result.attributes[p] for p in told}
         if result.changed and not changed:
             raise HomeError("COMMAND_NOT_FOUND", f"{device.id} tells nothing of what {name} would change")
         return _Change(

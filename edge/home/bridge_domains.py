@@ -287,7 +287,7 @@ class Cover(Domain):
             if before is None or now is None or before == target:
                 return False
             moving = "opening" if before > target else "closing"
-            return e.state == moving or 0 < (now - before) * (1 if target > before else -1)
+            return e.state == moving or (now - before) * (1 if target > before else -1) > 0
 
         return Told((call,), followed)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from capture.blocks import monotonic_ns
 from capture.rig import Rig
 from edge.home.agent_desk import AgentDesk
+from edge.home.bridge import BridgeHome
 from edge.home.clock import FORM, HomeClock, RealTime
 from edge.home.describe import room_map
 from edge.home.errors import HomeError
@@ -107,7 +108,10 @@ class HomeService:
 
     def follow(self, rig: Rig) -> None:
         """Another description of the same room: devices that stay keep their state. Raises InputError."""
-        self.home.replace_devices(_devices(rig))
+        if isinstance(self.home, BridgeHome):
+            self.home.follow(rig)
+        else:
+            self.home.replace_devices(_devices(rig))
         self.rig = rig
         self._publish_state({})
 
