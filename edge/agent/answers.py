@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from edge.agent.home_view import HomeView, path_of, room_words
-from edge.agent.plan_orders import ASKED, CYCLE, FAN, LEVEL, LEVEL_MOST, LIFT, LOCK, MODE, ON, PLAYBACK
+from edge.agent.plan_orders import ASKED, CYCLE, FAN, LEVEL, LEVEL_MOST, LIFT, LOCK, MODE, ON, PLAYBACK, VALVE
 from edge.agent.posterior import Posterior
 from edge.language.intent import Change, DeviceWords, Inquiry, Need
 from edge.perception.room_map import MapDevice
@@ -34,6 +34,7 @@ STATES: dict[str, dict[Any, str]] = {
     CYCLE: {0: "stopped", 1: "running", 2: "paused", 3: "in error"},
     MODE: {0: "off", 3: "cooling", 4: "heating"},
     LOCK: {1: "locked", 2: "unlocked"},
+    VALVE: {0: "closed", 1: "open"},
     "RVCOperationalState.OperationalState": {
         0: "stopped", 1: "running", 2: "paused", 3: "in error", 64: "on its way home", 65: "charging",
         66: "docked",

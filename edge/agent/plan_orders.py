@@ -22,6 +22,7 @@ COOLING, HEATING = "Thermostat.OccupiedCoolingSetpoint", "Thermostat.OccupiedHea
 COLD = "TemperatureControl.TemperatureSetpoint"
 PLAYBACK, CYCLE = "MediaPlayback.CurrentState", "OperationalState.OperationalState"
 ROBOT, RUN_MODE = "RVCOperationalState.OperationalState", "RVCRunMode.CurrentMode"
+VALVE, MUTED = "ValveConfigurationAndControl.CurrentState", "SmokeCOAlarm.DeviceMuted"
 LIFT, LOCK = "WindowCovering.CurrentPositionLiftPercent100ths", "DoorLock.LockState"
 COUNTDOWN = "OperationalState.CountdownTime"
 LEVEL_MOST = 254
@@ -34,7 +35,7 @@ FAMILY = {  # acts that somebody may try on a device that cannot do them, becaus
 
 # What a question is about: the first of these that the device has.
 ASKED: dict[Inquiry, tuple[str, ...]] = {
-    "is_on": (ON, MODE),
+    "is_on": (ON, MODE, VALVE),
     "how_bright": (LEVEL,),
     "how_fast": (FAN,),
     "how_cool": (COLD, COOLING, HEATING),
@@ -42,7 +43,7 @@ ASKED: dict[Inquiry, tuple[str, ...]] = {
     "how_loud": (LEVEL,),
     "is_playing": (PLAYBACK, CYCLE),
     "is_running": (CYCLE, ROBOT, PLAYBACK, ON),
-    "how_closed": (LIFT,),
+    "how_closed": (LIFT, VALVE),
     "is_locked": (LOCK,),
     "vendor": ("BasicInformation.VendorName",),
     "product": ("BasicInformation.ProductName",),
@@ -76,6 +77,11 @@ def _same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
+def is_media(device: MapDevice) -> bool:
+    """Whether its level is a volume."""
+    return path_of(device, PLAYBACK) is not None
+
+
 def level_of(share: float) -> int:
     """The raw level, 1-254, of a brightness or volume in percent."""
     return max(1, round(LEVEL_MOST * share / 100))
@@ -95,7 +101,7 @@ def meant(device: MapDevice, change: Change) -> Change:
     act = change.act
     if act == "dim" and path_of(device, LEVEL) is None and device.type not in LIGHTS:
         act = next((known for name, known in GENERIC.items() if path_of(device, name)), act)
-    elif act == "dim" and device.type in FAMILY["volume"]:
+    elif act == "dim" and is_media(device):
         act = "volume"
     if change.value is not None or change.by is None:
         return replace(change, act=act)
@@ -123,7 +129,8 @@ def wanted(device: MapDevice, change: Change) -> Wanted | Limit:
     if act in ("on", "off", "toggle"):
         return _power(device, act)
     if act == "silence":
-        return _power(device, "off")
+        muted = path_of(device, MUTED)
+        return _power(device, "off") if muted is None else Wanted({muted: 1})
     if act in ("dim", "volume"):
         return _level(device, act, value)
     if act == "speed":
@@ -154,6 +161,8 @@ def _power(device: MapDevice, act: str) -> Wanted | Limit:
         return Wanted({path: HEAT if act == "on" else 0})
     if (path := path_of(device, RUN_MODE)) is not None:
         return Wanted({path: 2 if act == "on" else 1})
+    if (path := path_of(device, VALVE)) is not None:
+        return Wanted({path: int(act == "on")})
     if path_of(device, LIFT) is not None:
         return Limit(f"The {device.name} can be opened and closed; it cannot be switched {act}.")
     return Limit(_cannot(device, f"be switched {'on or off' if act == 'toggle' else act}"))
@@ -161,7 +170,7 @@ def _power(device: MapDevice, act: str) -> Wanted | Limit:
 
 def _level(device: MapDevice, act: str, value: float | None) -> Wanted | Limit:
     path, on = path_of(device, LEVEL), path_of(device, ON)
-    light = device.type not in FAMILY["volume"]
+    light = not is_media(device)
     if act == "dim" and device.type == "on_off_light":
         return Limit("This light can only be switched on and off; it cannot be dimmed.")
     if path is None or light != (act == "dim"):
@@ -234,7 +243,9 @@ def _work(device: MapDevice, act: str) -> Wanted | Limit:
 
 
 def _cover(device: MapDevice, act: str, value: float | None) -> Wanted | Limit:
-    path = path_of(device, LIFT)
+    path, valve = path_of(device, LIFT), path_of(device, VALVE)
+    if path is None and valve is not None and act != "position":
+        return Wanted({valve: int(act == "open")})
     if path is None:
         words = {"open": "be opened", "close": "be closed", "position": "be set to a position"}
         return Limit(_cannot(device, words[act]))
@@ -290,7 +301,7 @@ def fits(device: MapDevice, change: Change) -> float:
     found = wanted(device, change)
     if isinstance(found, Wanted):
         return 1.0
-    if path_of(device, LEVEL) and change.act == ("volume" if device.type in FAMILY["volume"] else "dim"):
+    if path_of(device, LEVEL) and change.act == ("volume" if is_media(device) else "dim"):
         return 1.0  # it has one, but not that far
     if change.act == "speed" and path_of(device, FAN):
         return 1.0
@@ -303,7 +314,7 @@ def answers(device: MapDevice, inquiry: Inquiry) -> float:
     """1: the device has what is asked about; near 0: it has not. An on/off lamp may be asked how bright it
     is, a television whether it is loud; a lamp is not loud, and a television not bright."""
     has = any(path_of(device, name) for name in ASKED[inquiry])
-    media = device.type in FAMILY["volume"]
+    media = is_media(device)
     if inquiry in ("how_bright", "how_loud") and has and media != (inquiry == "how_loud"):
         return 0.04
     if has:

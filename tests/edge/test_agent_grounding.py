@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agent_oracle import Run, findings_of, profile_of, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.agent_oracle import Run, findings_of, profile_of, view_of
 from edge.agent.decide_request import confirmed, decide
 from edge.agent.grounding import ground, ground_device, speaker_odds
 from edge.agent.home_view import HomeView

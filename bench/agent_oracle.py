@@ -1,5 +1,5 @@
 """What an agent would understand, see and hear of a planned episode if nothing ever failed: built from the
-item of the plan. For tests of the decision alone; no agent gets any of it."""
+item of the plan. For the decision alone; no agent gets any of it."""
 
 from __future__ import annotations
 
