@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from capture.rig import Rig
-from edge.home.bridge_domains import read, tell
 from edge.home.bridge_entities import Asked, Call, Entity, Told, air_of
+from edge.home.bridge_kinds import read, tell
 from edge.home.bridge_map import Bound, Place, device_map
 from edge.home.errors import HomeError
 from edge.home.reach import schema_of

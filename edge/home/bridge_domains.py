@@ -1,4 +1,4 @@
-"""What entities of each domain tell and do, in our clusters; see `edge.home.bridge_entities`."""
+"""What entities that are switched and set tell and do, in our clusters; see `edge.home.bridge_entities`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edge.home.bridge_entities import (
     level_of,
     number,
 )
-from edge.home.schema import DEVICE_TYPES, Value
+from edge.home.schema import Value
 
 LEVELS = 3  # lamps that count in percent are off by up to this many of 254 levels
 FAN_PERCENT = {0: 0, 1: 33, 2: 66, 3: 100}
@@ -25,7 +25,6 @@ FAN_WORDS = {1: ("low", "quiet", "silent"), 2: ("medium", "mid", "middle"), 3: (
 # Matter's Thermostat.SystemMode.
 SYSTEM_MODES = {"off": 0, "auto": 1, "heat_cool": 1, "cool": 3, "heat": 4, "fan_only": 7, "dry": 8}
 VACUUM_STATES = {"idle": 0, "cleaning": 1, "paused": 2, "error": 3, "returning": 64, "docked": 66}
-LOCK_STATES = {"locked": 1, "unlocked": 2, "unlocking": 2, "locking": 1, "jammed": 0}
 # Command of MediaPlayback -> service, and the states in which it was followed.
 MEDIA_SERVICES = {
     "Play": ("media_play", ("playing",)),
@@ -36,48 +35,6 @@ MEDIA_SERVICES = {
 }
 
 
-def kind_of(entity: Entity) -> tuple[str | None, str]:
-    """The device type of an entity, or None and why it is none of ours."""
-    domain = _DOMAINS.get(entity.domain)
-    if domain is None:
-        return None, f"{entity.domain}: Hearth has no devices of this kind"
-    return domain.kind(entity)
-
-
-def read(entity: Entity, device_type: str) -> dict[str, Value]:
-    """What an entity tells, as attributes of a device type: "1.OnOff.OnOff" -> True. Only what the type has
-    and the entity can tell; None: not known now."""
-    domain = _DOMAINS.get(entity.domain)
-    if domain is None:
-        return {}
-    told = domain.read(entity)
-    if entity.away:
-        told = dict.fromkeys(told)
-    places = _places(device_type)
-    return {places[name]: value for name, value in told.items() if name in places}
-
-
-def tell(entity: Entity, asked: Asked) -> Told | None:
-    """What to call so that an entity does what was asked; None: it cannot do that."""
-    domain = _DOMAINS.get(entity.domain)
-    return None if domain is None else domain.tell(entity, asked)
-
-
-def can_become(entity: Entity, device_type: str) -> bool:
-    """Whether an entity can be bound to a device of this type: it tells something that the type has."""
-    return device_type in DEVICE_TYPES and bool(read(entity, device_type))
-
-
-def _places(device_type: str) -> dict[str, str]:
-    """`OnOff.OnOff` -> `1.OnOff.OnOff`, the first endpoint that has it."""
-    places: dict[str, str] = {}
-    for endpoint, clusters in DEVICE_TYPES.get(device_type, {}).items():
-        for cluster, attributes in clusters.items():
-            for name in attributes:
-                places.setdefault(f"{cluster}.{name}", f"{endpoint}.{cluster}.{name}")
-    return places
-
-
 class Domain:
     """What all entities that can be on and off have in common."""
 
@@ -85,8 +42,8 @@ class Domain:
 
     def kind(self, entity: Entity) -> tuple[str | None, str]:
         """Its type, or None and why."""
-        if entity.attributes.get("device_class") == "outlet" and "smart_plug" in DEVICE_TYPES:
-            return "smart_plug", ""
+        if entity.attributes.get("device_class") == "outlet":
+            return "plug", ""
         return None, "a switch can be anything: say in rig.yaml (room.devices: type, entity) what it switches"
 
     def read(self, entity: Entity) -> dict[str, Value]:
@@ -180,7 +137,9 @@ class Climate(Domain):
         modes = entity.attributes.get("hvac_modes") or ()
         if "cool" in modes:
             return "air_conditioner", ""
-        return ("heat_pump", "") if "heat" in modes else (None, "climate: it neither cools nor heats")
+        if "heat" not in modes:
+            return None, "climate: it neither cools nor heats"
+        return ("heat_pump" if re.search(r"heat[ _-]?pump", entity.name, re.I) else "thermostat"), ""
 
     def read(self, entity: Entity) -> dict[str, Value]:
         modes = entity.attributes.get("hvac_modes") or ()
@@ -253,9 +212,9 @@ class Cover(Domain):
 
     def kind(self, entity: Entity) -> tuple[str | None, str]:
         what = entity.attributes.get("device_class")
-        if what in ("garage", "gate", "door"):
-            return None, f"cover: a {what} is no blind"
-        return "window_covering", ""
+        if what in ("gate", "door"):
+            return None, f"cover: Hearth has no devices of the class {what}"
+        return {"garage": "garage_door", "curtain": "curtains"}.get(str(what), "window_covering"), ""
 
     def read(self, entity: Entity) -> dict[str, Value]:
         now = _lift(entity)
@@ -296,7 +255,8 @@ class MediaPlayer(Domain):
     name = "media_player"
 
     def kind(self, entity: Entity) -> tuple[str | None, str]:
-        return ("tv" if entity.attributes.get("device_class") == "tv" else "audio_player"), ""
+        kinds = {"tv": "tv", "receiver": "av_receiver", "speaker": "speaker"}
+        return kinds.get(str(entity.attributes.get("device_class")), "audio_player"), ""
 
     def read(self, entity: Entity) -> dict[str, Value]:
         told = super().read(entity)
@@ -347,43 +307,8 @@ class Vacuum(Domain):
         return None
 
 
-class Lock(Domain):
-    name = "lock"
-
-    def kind(self, entity: Entity) -> tuple[str | None, str]:
-        known = [kind for kind in ("door_lock", "smart_lock", "lock") if kind in DEVICE_TYPES]
-        return (known[0], "") if known else (None, "lock: Hearth has no devices of this kind")
-
-    def read(self, entity: Entity) -> dict[str, Value]:
-        return {"DoorLock.LockState": LOCK_STATES.get(entity.state)}
-
-    def tell(self, entity: Entity, asked: Asked) -> Told | None:
-        wanted = asked.changed.get("DoorLock.LockState")
-        if wanted not in (1, 2):
-            return None
-        word = "locked" if wanted == 1 else "unlocked"
-        return Told((self.call("lock" if wanted == 1 else "unlock"),), lambda e: e.state == word)
-
-
 class InputBoolean(Domain):
     name = "input_boolean"
-
-
-_DOMAINS: dict[str, Domain] = {
-    one.name: one
-    for one in (
-        Domain(),
-        InputBoolean(),
-        Light(),
-        Fan(),
-        Humidifier(),
-        Climate(),
-        Cover(),
-        MediaPlayer(),
-        Vacuum(),
-        Lock(),
-    )
-}
 
 
 def _centi(entity: Entity, key: str) -> int | None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from edge.home.bridge_domains import can_become, kind_of
 from edge.home.bridge_entities import Entity
+from edge.home.bridge_kinds import can_become, kind_of
 from edge.home.schema import DEVICE_TYPES
 from edge.home.twin import HomeDevice
 
