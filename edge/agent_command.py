@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dsp.errors import CheckFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from capture.service_manager import ServiceManager
+    from edge.agent.loop import Policy
+    from edge.perception.tools import Tool
+    from edge.rigs.addresses import RigAddress
 
 
 def agent(
@@ -30,6 +35,16 @@ def agent(
     recogniser: Annotated[
         str, typer.Option(help="whisper, whisper:FOLDER, or package.module:function of your own")
     ] = "whisper",
+    policy: Annotated[
+        str, typer.Option(help="generic (one order of tools), memory (procedures that were learnt)")
+    ] = "generic",
+    memory: Annotated[Path | None, typer.Option(help="a memory of your own for --policy memory")] = None,
+    profiles: Annotated[
+        Path | None, typer.Option(help="data folder with faces and voices of the household")
+    ] = None,
+    virtual_people: Annotated[
+        bool, typer.Option("--virtual-people", help="the profiles are those of the virtual room")
+    ] = False,
     log: Annotated[
         str, typer.Option(help="form of the log lines on stderr: auto, human, journal, json")
     ] = "auto",
@@ -41,24 +56,43 @@ def agent(
 ) -> None:
     """Hear requests on the stream, declare the device that is meant, switch it, and say so."""
     from capture.service_manager import ServiceManager
-    from edge.agent.agent import Agent
+    from edge.agent.agent import STREAMS, Agent
+    from edge.agent.runtime import perception_tools, planned_policy
     from edge.agent.trace import Trace
+    from edge.perception.profiles import ProfileBook
     from edge.perception.speech import check_recogniser, load_recogniser
-    from edge.perception.wording import sentences
+    from edge.rigs.addresses import rigs_of
     from edge.service import logs
     from edge.stream import Client
 
     logs.set_up(log)
     manager = ServiceManager.of_environment()
     check_recogniser(recogniser)
+    book = None if profiles is None else ProfileBook.open(profiles, virtual=virtual_people)
+
+    def tools() -> dict[str, Tool[Any]]:
+        return perception_tools(load_recogniser(recogniser), book)
+
+    def decides() -> Policy:
+        return planned_policy(policy, memory)
+
+    decides()  # what is wrong with it is said at once
     if rig or rigs is not None:
-        _house(rig or [], rigs, keys, once, trace, recogniser, as_json, manager)
+        _house(
+            rigs_of(rig or [], rigs, None if keys is None else str(keys)),
+            tools,
+            decides,
+            once,
+            trace,
+            as_json,
+            manager,
+        )
         return
     answers = []
-    with Client(stream, commands, streams=["foa24"], keys=keys) as client, Trace(trace) as steps:
-        names = [str(device.get("name", "")) for device in client.command("home.describe")["devices"]]
-        heard = load_recogniser(recogniser, sentences(names))
-        listener = Agent(client, heard, steps, alive=lambda: manager.working(f"listening on {stream}"))
+    with Client(stream, commands, streams=STREAMS, keys=keys) as client, Trace(trace) as steps:
+        client.command("home.describe")
+        working = lambda: manager.working(f"listening on {stream}")  # noqa: E731
+        listener = Agent(client, tools(), decides(), steps, alive=working)
         print(f"agent: listening on {stream} (Ctrl-C ends)", file=sys.stderr, flush=True)
         try:
             for answer in listener.answers():
@@ -76,30 +110,25 @@ def agent(
 
 
 def _house(
-    options: list[str],
-    file: Path | None,
-    keys: Path | None,
+    rigs: Sequence[RigAddress],
+    tools: Callable[[], dict[str, Tool[Any]]],
+    policy: Callable[[], Policy],
     once: bool,
     trace: Path | None,
-    recogniser: str,
     as_json: bool,
     manager: ServiceManager,
 ) -> None:
     """The agent of several rigs."""
     from edge.agent.trace import Trace
-    from edge.perception.speech import load_recogniser
-    from edge.perception.wording import sentences
-    from edge.rigs.addresses import rigs_of
     from edge.rigs.house_agent import HouseAgent
 
-    rigs = rigs_of(options, file, None if keys is None else str(keys))
     answers = []
 
     def alive() -> None:
         manager.working(f"listening on {len(rigs)} rigs")
 
     with Trace(trace) as steps:
-        agent = HouseAgent(rigs, lambda names: load_recogniser(recogniser, sentences(names)), steps, alive)
+        agent = HouseAgent(rigs, tools, policy, steps, alive)
         with agent:
             agent.start()
             listening = ", ".join(link.id for link in agent.set.links if link.about is not None)

@@ -32,11 +32,16 @@ class _Member(Protocol):
 class HomeMap(Protocol):
     """What a `edge.perception.room_map.RoomMap` tells."""
 
-    devices: tuple[_Device, ...]
-    rooms: tuple[str, ...]
-    household: tuple[_Member, ...]
-    room_name: str
-    time: str | None
+    @property
+    def devices(self) -> Sequence[_Device]: ...
+    @property
+    def rooms(self) -> tuple[str, ...]: ...
+    @property
+    def household(self) -> Sequence[_Member]: ...
+    @property
+    def room_name(self) -> str: ...
+    @property
+    def time(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)

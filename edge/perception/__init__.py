@@ -5,8 +5,6 @@ Each tool stands behind an interface with confidence, provenance and time cost: 
 """
 
 from edge.perception.direction import Direction, device_direction, talker_direction
-from edge.perception.listening import Observation, observe
-from edge.perception.matching import Candidate
 from edge.perception.request import Request, parse_request
 from edge.perception.room_map import MapDevice, RoomMap
 from edge.perception.speech import FunctionRecogniser, Recogniser, Recognition, load_recogniser
@@ -14,11 +12,9 @@ from edge.perception.utterance import Utterance, UtteranceCutter
 from edge.perception.voice import SileroVoice, Voice, VoiceDetector
 
 __all__ = [
-    "Candidate",
     "Direction",
     "FunctionRecogniser",
     "MapDevice",
-    "Observation",
     "Recogniser",
     "Recognition",
     "Request",
@@ -30,7 +26,6 @@ __all__ = [
     "VoiceDetector",
     "device_direction",
     "load_recogniser",
-    "observe",
     "parse_request",
     "talker_direction",
 ]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dsp.errors import HearthError
-from edge.agent.agent import Agent, Answer
+from edge.agent.agent import Agent
+from edge.agent.loop import Answer, Policy
 from edge.agent.trace import Trace
-from edge.perception.speech import Recogniser, Recognition
+from edge.perception.room_map import RoomMap
+from edge.perception.tools import Finding, Scene, Tool
 from edge.rigs.addresses import RigAddress
 from edge.rigs.link import Heard, RigLink
 from edge.rigs.rig_set import RigSet
@@ -23,14 +22,15 @@ log = logging.getLogger(__name__)
 
 
 class _OneAtATime:
-    """A recogniser that several threads may use."""
+    """A perception tool that several threads may use; all share one lock, as tools share
+    networks."""
 
-    def __init__(self, recogniser: Recogniser) -> None:
-        self._recogniser, self._lock = recogniser, threading.Lock()
+    def __init__(self, tool: Tool[Any], lock: threading.Lock) -> None:
+        self._tool, self._lock, self.name = tool, lock, tool.name
 
-    def recognise(self, mono: NDArray[np.float32], fs: int) -> Recognition:
+    def __call__(self, scene: Scene) -> Finding[Any]:
         with self._lock:
-            return self._recogniser.recognise(mono, fs)
+            return self._tool(scene)
 
 
 class _Marked(Trace):
@@ -69,7 +69,8 @@ class _Hand:
                 elif what == "decision":
                     self.link.client.command("agent.arbitrated", decision=data)
                 else:
-                    for answer in self._agent.answer(data.utterance):
+                    answer = self._agent.answer(data.utterance, self.link.pictures)
+                    if answer is not None:
                         self._answered(self.link, answer)
             except HearthError as error:
                 log.warning("rig %s: %s failed: %s", self.link.address.shown, what, error)
@@ -79,7 +80,8 @@ class _Hand:
 
 
 class HouseAgent:
-    """Answers requests of a house. rigs: where they are. make_recogniser: is given the names of devices.
+    """Answers requests of a house. rigs: where they are. make_tools: loads the perception tools, which all
+    rigs share; make_policy: one for each rig, because it remembers what was said there.
 
     Every decision between rigs goes into the trace (kind `arbitrated`) and, as an event, to each rig that it
     is about. The rigs that lose stay silent.
@@ -88,13 +90,14 @@ class HouseAgent:
     def __init__(
         self,
         rigs: Sequence[RigAddress],
-        make_recogniser: Callable[[list[str]], Recogniser],
+        make_tools: Callable[[], Mapping[str, Tool[Any]]],
+        make_policy: Callable[[], Policy],
         trace: Trace | None = None,
         alive: Callable[[], None] = lambda: None,
     ) -> None:
         self._trace = trace or Trace()
         self._alive = alive
-        self._make_recogniser = make_recogniser
+        self._make_tools, self._make_policy = make_tools, make_policy
         self._answers: queue.Queue[tuple[RigLink, Answer]] = queue.Queue()
         self._hands: dict[RigLink, _Hand] = {}
         self._ready: list[RigLink] = []
@@ -109,17 +112,16 @@ class HouseAgent:
         self.close()
 
     def start(self) -> None:
-        """Listen. Raises StreamTimeout when no rig is there, InputError when two have one id, or when the
-        recogniser or a room map makes no sense."""
+        """Listen. Raises StreamTimeout when no rig is there, InputError when two have one id, or when a room
+        map makes no sense."""
         self.set.start()
-        names: list[str] = []
         for link in self.set.links:
             if link.about is not None:
-                answer = link.client.command("home.describe")
-                names += [str(device.get("name", "")) for device in answer["devices"]]
-        recogniser = _OneAtATime(self._make_recogniser(list(dict.fromkeys(names))))
+                RoomMap(link.client.command("home.describe"))
+        lock = threading.Lock()
+        tools = {name: _OneAtATime(tool, lock) for name, tool in self._make_tools().items()}
         for link in self.set.links:
-            agent = Agent(link.client, recogniser, _Marked(self._trace, link))
+            agent = Agent(link.client, tools, self._make_policy(), _Marked(self._trace, link))
             hand = _Hand(link, agent, lambda link, answer: self._answers.put((link, answer)))
             with self._lock:
                 self._hands[link] = hand

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from capture.blocks import monotonic_ns
 from dsp.errors import HearthError, InputError
+from edge.agent.world import Pictures
 from edge.perception.utterance import RATE_HZ, Utterance, UtteranceCutter
 from edge.rigs.addresses import RigAddress
 from edge.stream import Client, Message, StreamLost, StreamTimeout
@@ -69,12 +70,13 @@ class RigLink:
         alive: Callable[[], None] = lambda: None,
     ) -> None:
         self.address = address
-        self.client = Client(address.stream, address.commands, ["foa24"], keys=address.keys)
+        self.client = Client(address.stream, address.commands, ["foa24", "video"], keys=address.keys)
         self.about: Described | None = None
         self.problem: str | None = None  # why it cannot be used, in words
         self.ended = False  # it said that it ends
         self.used = True  # False: another rig has its id
         self._heard, self._described, self._alive = heard, described, alive
+        self.pictures = Pictures()
         self._make_cutter = cutter
         self._cutter = cutter()
         self._lock = threading.Lock()
@@ -190,8 +192,11 @@ class RigLink:
         self.problem = problem
 
     def _take(self, message: Message) -> None:
+        self.pictures.add(message)
         sound = message.array
         if message.stream != "foa24" or sound is None:
+            if self.about is None:
+                self._ask()
             return
         if message.epoch != self._epoch:
             self._begin_again(whole=False)
