@@ -1,8 +1,8 @@
 """The decision of the agent alone: true words, and evidence that is true or off by as much as it says.
 
 `python -m bench.agent_decision`. What is missing to 100 % with true evidence would be lost to every agent
-that decides so, however well it sees and hears. The 340 episodes of a development plan; errors of the evidence as
-`bench.agent_oracle.findings_of` has them (pointing 5, facing 8, sound 6 degrees, place 0.15 m).
+that decides so, however well it sees and hears. The 340 episodes of a development plan; errors of the
+evidence as `bench.agent_oracle.findings_of` has them (pointing 5, facing 8, sound 6 degrees, place 0.15 m).
 """
 
 from __future__ import annotations
