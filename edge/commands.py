@@ -12,6 +12,7 @@ import typer
 from dsp.errors import CheckFailed
 from edge.agent_command import agent
 from edge.demo_command import demo
+from edge.home_command import home
 from edge.keys_command import register as register_keys
 from edge.service import command as service_command
 from edge.session_command import session
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Live")(agent)
     register_keys(app)
     service_command.register(app)
+    app.command(rich_help_panel="Set up")(home)
     app.add_typer(stream, name="stream", rich_help_panel="Live")
 
 

@@ -536,6 +536,21 @@ def test_doctor_and_init(folder: Path, tmp_path: Path):
     assert hearth(tmp_path, "init", "--force", "--json").code == 0
 
 
+def test_home(tmp_path: Path):
+    (tmp_path / "rig.yaml").write_text(
+        "hearth_rig: 1\nroom: {devices: [{id: a, type: fan, name: fan, position_m: [1, 1, 1]}]}\n"
+    )
+    run = hearth(tmp_path, "home", "--json")
+    assert run.code == 0
+    assert_documented("home", run.json)
+    (tmp_path / "rig.yaml").write_text(
+        "hearth_rig: 1\nhome: {kind: home_assistant, url: 'http://127.0.0.1:9', token_file: token}\n"
+    )
+    (tmp_path / "token").write_text("abc")
+    away = hearth(tmp_path, "home", "--wait", "0.2", "--json")
+    assert away.code == 1 and not away.json["connected"] and "refused" in away.json["trouble"]
+
+
 def test_calibrate_capsules(tmp_path: Path):
     run = hearth(
         tmp_path, "calibrate", "capsules", "--write-sweep", "sweep.wav", "--sweep", "1 120 10500", "--json"

@@ -37,7 +37,7 @@ PANELS = {
         "export-audio",
     ],
     "Release": ["export", "process", "card"],
-    "Set up": ["doctor", "init", "service", "keys", "calibrate"],
+    "Set up": ["doctor", "init", "service", "keys", "home", "calibrate"],
 }
 HEAVY = ("cv2", "av", "numba", "zmq", "matplotlib", "sounddevice", "scipy", "faster_whisper")
 

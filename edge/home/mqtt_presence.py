@@ -76,12 +76,6 @@ class Presence:
         self._thread.join()
         self._connection.close()
 
-    def forget(self) -> None:
-        """Take the announcement back: the device disappears from Home Assistant."""
-        for component, name, _ in self._entities():
-            topic = f"{self._prefix}/{component}/{self._node}/{name}/config"
-            self._connection.publish_and_wait(topic, "", retain=True, seconds=5)
-
     @property
     def connection(self) -> Connection:
         """To the broker."""
@@ -92,51 +86,6 @@ class Presence:
     def _topic(self, name: str) -> str:
         return f"{self._base}/{name}"
 
-    def _entities(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """(component, name, what else its announcement says)."""
-        return [
-            ("binary_sensor", "speech", {"name": "Speech", "device_class": "sound"}),
-            (
-                "sensor",
-                "direction",
-                {
-                    "name": "Direction",
-                    "unit_of_measurement": "°",
-                    "icon": "mdi:compass-outline",
-                    "json_attributes_topic": self._topic("direction/more"),
-                },
-            ),
-            (
-                "sensor",
-                "last_request",
-                {
-                    "name": "Last request",
-                    "icon": "mdi:account-voice",
-                    "json_attributes_topic": self._topic("last_request/more"),
-                },
-            ),
-            (
-                "switch",
-                "mute",
-                {"name": "Mute", "icon": "mdi:microphone-off", "command_topic": self._topic("mute/set")},
-            ),
-            (
-                "binary_sensor",
-                "problem",
-                {
-                    "name": "Problem",
-                    "device_class": "problem",
-                    "entity_category": "diagnostic",
-                    "json_attributes_topic": self._topic("problem/more"),
-                },
-            ),
-            (
-                "sensor",
-                "light",
-                {"name": "State", "icon": "mdi:record-circle-outline", "entity_category": "diagnostic"},
-            ),
-        ]
-
     def _announce(self) -> None:
         device = {
             "identifiers": [self._node],
@@ -145,7 +94,7 @@ class Presence:
             "model": "spatial microphone and camera" if self._camera else "spatial microphone",
             "suggested_area": self._room,
         }
-        for component, name, more in self._entities():
+        for component, name, more in _entities(self._base):
             config = {
                 "unique_id": f"{self._node}_{name}",
                 "object_id": f"{self._node}_{name}",
@@ -270,6 +219,72 @@ class Presence:
         if self._values.get(topic) != value:
             self._values[topic] = value
             self._connection.publish(topic, value, retain=True)
+
+
+def _entities(base: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """(component, name, what else its announcement says)."""
+    return [
+        ("binary_sensor", "speech", {"name": "Speech", "device_class": "sound"}),
+        (
+            "sensor",
+            "direction",
+            {
+                "name": "Direction",
+                "unit_of_measurement": "°",
+                "icon": "mdi:compass-outline",
+                "json_attributes_topic": f"{base}/direction/more",
+            },
+        ),
+        (
+            "sensor",
+            "last_request",
+            {
+                "name": "Last request",
+                "icon": "mdi:account-voice",
+                "json_attributes_topic": f"{base}/last_request/more",
+            },
+        ),
+        (
+            "switch",
+            "mute",
+            {"name": "Mute", "icon": "mdi:microphone-off", "command_topic": f"{base}/mute/set"},
+        ),
+        (
+            "binary_sensor",
+            "problem",
+            {
+                "name": "Problem",
+                "device_class": "problem",
+                "entity_category": "diagnostic",
+                "json_attributes_topic": f"{base}/problem/more",
+            },
+        ),
+        (
+            "sensor",
+            "light",
+            {"name": "State", "icon": "mdi:record-circle-outline", "entity_category": "diagnostic"},
+        ),
+    ]
+
+
+def forget_presence(rig: Rig, rig_id: str, wait_s: float) -> list[str]:
+    """Take a rig's announcement back: its device disappears from Home Assistant. Returns the topics.
+
+    Raises InputError, MissingDependency as `Presence`; HomeError when the broker does not answer in time.
+    """
+    assert rig.mqtt is not None
+    node, base = f"{OWN}{slug(rig_id)}", f"hearth/{slug(rig_id)}"
+    names = [(component, name) for component, name, _ in _entities(base)]
+    topics = [f"{rig.mqtt.discovery}/{component}/{node}/{name}/config" for component, name in names]
+    connection = Connection(rig.mqtt, "presence", lambda: None, lambda: None, lambda topic, payload: None)
+    connection.start()
+    try:
+        connection.wait_connected(wait_s)
+        for topic in [*topics, f"{base}/status", *(f"{base}/{name}" for _, name in names)]:
+            connection.publish_and_wait(topic, "", retain=True, seconds=wait_s)
+    finally:
+        connection.close()
+    return topics
 
 
 @contextlib.contextmanager
