@@ -16,11 +16,13 @@ from recordings.geometry import direction_from_vector, unit_from_direction
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
-RECENT_S = 4.0
+RECENT_S = 3.0
+STILL_S = 2.2  # a sound that comes again has begun once within this time
 HOP_S = 0.0025
 LEAST_ONSETS = 3
 PAST_S = 0.04  # an onset rises out of what the room still holds of the 40 ms before
 RISE = 6.0  # in power
+SLOPE = 2  # hops that a soft beginning takes
 DIRECT_S = 0.0075
 ONSET_SIGMA_DEG = 12.0  # of one onset
 WINDOW_S = 0.5
@@ -94,7 +96,7 @@ def device_direction(before: F32, microphone_yaw_deg: float) -> Direction | None
     recent = before[-round(RECENT_S * RATE_HZ) :]
     found = _by_onsets(recent)
     if found is None or found.support < 0.5:
-        found = _by_windows(recent) or found
+        found = _by_windows(recent) or found or _by_onsets(recent, SLOPE)
     if found is None:
         return None
     return _in_room(
@@ -107,7 +109,7 @@ def device_direction(before: F32, microphone_yaw_deg: float) -> Direction | None
     )
 
 
-def _by_onsets(foa: F32) -> Direction | None:
+def _by_onsets(foa: F32, slope: int = 0) -> Direction | None:
     """The direction of the first milliseconds after each steep rise of the level (microphone frame).
 
     There the active intensity, the mean of W times (X, Y, Z), points to the source (the precedence effect in
@@ -121,10 +123,10 @@ def _by_onsets(foa: F32) -> Direction | None:
     floor = float(np.percentile(power, 10))
     past, direct = round(PAST_S / HOP_S), round(DIRECT_S / HOP_S)
     units, weights = [], []
-    at = past
+    at = last = past
     while at + direct <= len(power):
-        # The next hop, because a soft beginning takes a few milliseconds to rise.
-        if power[at + 1] < RISE * max(float(power[at - past : at].max()), floor):
+        # The next hop, because any beginning takes a few milliseconds to rise.
+        if power[at + 1] < RISE * max(float(power[at - past : at - slope].max()), floor):
             at += 1
             continue
         part = x[at * hop : (at + direct) * hop].astype(np.float64)
@@ -134,8 +136,9 @@ def _by_onsets(foa: F32) -> Direction | None:
         if length > 0:
             units.append(intensity / length)
             weights.append(min(1.0, length / energy))
+            last = at
         at += past
-    if len(units) < LEAST_ONSETS:
+    if len(units) < LEAST_ONSETS or len(power) - last > STILL_S / HOP_S:
         return None
     sigmas = np.full(len(units), ONSET_SIGMA_DEG)
     return _agreement(np.array(units), np.array(weights), sigmas, len(units))
