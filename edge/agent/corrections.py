@@ -7,6 +7,7 @@ has changed since.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -109,9 +110,12 @@ class Talk:
         say = f"Sorry. {decision.say}"
         return replace(decision, say=say, calls=(*back, *decision.calls), outcome="done")
 
-    def confirm(self, decision: Decision, question: str) -> Decision:
-        """Keep a risky decision until somebody says yes; the question is what is asked instead."""
+    def confirm(self, decision: Decision, refusal: str) -> Decision:
+        """What to say when the home refused a call because it needs a person's yes (CONFIRMATION_NEEDED:
+        "to unlock the front door needs a person's yes. ..."). A yes then sends the calls again, confirmed."""
         self._asked = decision
+        what = re.match(r"to (.+?) needs a person's yes", refusal)
+        question = f"Shall I really {what[1]}?" if what else "Shall I really do that?"
         return replace(decision, outcome="asked", say=question, calls=(), expect={}, category="unsafe")
 
     def remember(
@@ -145,7 +149,8 @@ class Talk:
         last = self._last
         if waiting is not None:
             if yes:
-                return waiting
+                calls = (Call(call.name, {**call.args, "confirmed": True}) for call in waiting.calls)
+                return replace(waiting, calls=tuple(calls))
             return Decision(
                 waiting.device_id, "refused", "All right, I leave it as it is.", why="not confirmed"
             )

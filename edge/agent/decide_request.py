@@ -13,7 +13,7 @@ from typing import Any, Literal
 from edge.agent import answers
 from edge.agent.home_view import HomeView, path_of
 from edge.agent.needs import helping
-from edge.agent.plan_orders import ASKED, LIFT, ON, Limit, Wanted, wanted, ways
+from edge.agent.plan_orders import ASKED, LIFT, ON, Limit, Wanted, surely, wanted, ways
 from edge.agent.posterior import Posterior
 from edge.agent.schedules import Contradiction, Scheduled, schedule
 from edge.home.reach import Order
@@ -197,7 +197,8 @@ def _act(intent: Intent, device: MapDevice, home: HomeView, sure: float) -> Deci
         goal |= found.attributes
     if Wanted(goal).holds(device.attributes):
         return Decision(device.id, "already", answers.already(device, change, home), why="nothing to change")
-    orders = ways(device, goal)
+    away = any(device.attributes.get(path) is None for path in goal)  # it does not say how it is: send anyway
+    orders = surely(device, goal, device.attributes) if away else ways(device, goal)
     if orders is None:
         text = answers.sentence(f"I know no way to {answers.to_do(device, change, home)}")
         return Decision(device.id, "refused", text, category="physical_limit", why="no command leads there")

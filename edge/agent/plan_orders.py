@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dsp.errors import InputError
 from edge.agent.home_view import path_of, value_of
 from edge.home.goals import LIMITS
 from edge.home.reach import Order, orders_to, schema_of
@@ -326,25 +327,38 @@ def ways(
     device: MapDevice, goal: Mapping[str, Value], start: Mapping[str, Any] | None = None
 ) -> list[Order] | None:
     """Commands after which `goal` holds, [] when it does; None: no way is known. start: default now."""
-    state = device.attributes if start is None else start
     if device.type not in DEVICE_TYPES:
         return None
-    twin = HomeDevice(device.id, device.type, device.name, device.room)
-    known = {path: value for path, value in state.items() if schema_of(device.type, path) is not None}
-    return orders_to(twin, known, goal)
+    state = device.attributes if start is None else start
+    try:
+        return orders_to(_twin(device), _known(device, state), goal)
+    except InputError:  # it says what its type cannot be: plan from rest
+        return orders_to(_twin(device), {}, goal)
 
 
 def afterwards(device: MapDevice, start: Mapping[str, Any], orders: list[Order]) -> dict[str, Value]:
-    """The state after these commands, as the twin foresees it."""
-    twin = HomeDevice(device.id, device.type, device.name, device.room)
-    known = {path: value for path, value in start.items() if schema_of(device.type, path) is not None}
-    home = Home([twin], {device.id: known})
+    """The state after these commands, as the twin foresees it. Raises HomeError when one is not possible
+    then, InputError for a first state that the type cannot have."""
+    home = Home([_twin(device)], {device.id: _known(device, start)})
     for order in orders:
         if order.command.startswith("write "):
             home.write(device.id, order.command.removeprefix("write "), order.args["value"])
         else:
             home.command(device.id, order.command, order.args)
     return home.state(device.id)
+
+
+def _twin(device: MapDevice) -> HomeDevice:
+    return HomeDevice(device.id, device.type, device.name, device.room)
+
+
+def _known(device: MapDevice, state: Mapping[str, Any]) -> dict[str, Any]:
+    """What the type has and the home says; a real device that is away says None."""
+    return {
+        path: value
+        for path, value in state.items()
+        if value is not None and schema_of(device.type, path) is not None
+    }
 
 
 def surely(device: MapDevice, goal: Mapping[str, Value], start: Mapping[str, Any]) -> list[Order] | None:

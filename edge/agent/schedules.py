@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Literal
 
+from dsp.errors import InputError
 from edge.agent import answers
 from edge.agent.grounding import ground_device
 from edge.agent.home_view import HomeView, value_of
 from edge.agent.plan_orders import CYCLE, ROBOT, Limit, afterwards, surely, wanted
+from edge.home.errors import HomeError
 from edge.home.reach import Order as HomeOrder
 from edge.language.intent import Moment, Order
 from edge.perception.room_map import MapDevice
@@ -85,7 +87,7 @@ def schedule(
             continue
         try:
             after = afterwards(device, state, steps)
-        except Exception:  # the steps may suppose another state by then
+        except (HomeError, InputError):  # the steps may suppose another state by then
             after = {**state, **goal.attributes}
         state = after
         it = answers.the(device, home) if number == 0 else "it"
@@ -127,7 +129,7 @@ def _time(moment: Moment, order: Order, home: HomeView) -> _Time | Contradiction
                 )
             at += DAY_MIN
         at = max(at, 0.0)
-    clash = _clash(moment, order, at)
+    clash = _clash(moment, order, now)
     if clash is not None:
         return clash
     if moment.anchor is not None:
@@ -147,16 +149,17 @@ def _time(moment: Moment, order: Order, home: HomeView) -> _Time | Contradiction
     return _Time(at)
 
 
-def _clash(moment: Moment, order: Order, at: float | None) -> Contradiction | None:
+def _clash(moment: Moment, order: Order, now: float) -> Contradiction | None:
     """Two opposite things at one time."""
     told = "then" if moment.clock_min is None else f"at {clock_time(moment.clock_min)}"
     opposite = OPPOSITE.get(order.change.act, "as it is")
     words = f"It cannot do that {told} and still be {opposite} then."
     if moment.still:
         return Contradiction(words, "two opposite things at one time")
-    if moment.until_min is None or moment.clock_min is None:
+    if moment.until_min is None:
         return None
-    if 0 < (moment.until_min - moment.clock_min) % DAY_MIN < DAY_MIN / 2:
+    begins = (now + moment.in_min) if moment.clock_min is None and moment.in_min else moment.clock_min
+    if begins is not None and 0 < (moment.until_min - begins) % DAY_MIN < DAY_MIN / 2:
         return Contradiction(words, "it is to stay otherwise until later")
     return None
 
