@@ -21,7 +21,6 @@ from edge.home.bridge_map import Bound, Place, device_map
 from edge.home.errors import HomeError
 from edge.home.reach import schema_of
 from edge.home.schema import Attribute, Value, commands_of
-from edge.home.timeline import WallTimeline
 from edge.home.twin import CommandResult, Home, HomeDevice, Listener
 
 log = logging.getLogger(__name__)
@@ -202,32 +201,37 @@ class BridgeHome:
         """Carry out a command there. Raises HomeError as the twin does, and CONNECTION_ERROR (the home or the
         device cannot be reached), VALIDATION_ERROR (the home refuses), TIMEOUT_ERROR (told, but its state
         does not say that it followed)."""
-        return self._run(device_id, lambda twin: twin.command(device_id, command, args, endpoint), args or {})
+        return self._run(
+            device_id, str(command), lambda twin: twin.command(device_id, command, args, endpoint), args or {}
+        )
 
     def write(self, device_id: str, path: str, value: Value) -> CommandResult:
         """Write an attribute there; raises as `command`."""
-        return self._run(device_id, lambda twin: twin.write(device_id, path, value), {"value": value})
+        return self._run(
+            device_id, f"write {path}", lambda twin: twin.write(device_id, path, value), {"value": value}
+        )
 
     def _run(
-        self, device_id: str, change: Callable[[Home], CommandResult], args: Mapping[str, Any]
+        self, device_id: str, what: str, change: Callable[[Home], CommandResult], args: Mapping[str, Any]
     ) -> CommandResult:
         bound = self._device(device_id)
         with self._lock:
             busy = self._busy.setdefault(device_id, threading.Lock())
         with busy:  # two commands to one device would read back each other's state
-            what, before, after = self._run_alone(bound, change, args)
+            what, before, after = self._run_alone(bound, what, change, args)
         self._tell(device_id)  # not inside: who holds `order` may be waiting for this device
         changed = {path: value for path, value in after.items() if before.get(path) != value}
         return CommandResult(device_id, what, changed, after)
 
     def _run_alone(
-        self, bound: Bound, change: Callable[[Home], CommandResult], args: Mapping[str, Any]
+        self, bound: Bound, what: str, change: Callable[[Home], CommandResult], args: Mapping[str, Any]
     ) -> tuple[str, dict[str, Value], dict[str, Value]]:
         """(command, attributes before, attributes read back)."""
         entity = self._link.refresh(bound.entity)
         if entity.state == "unavailable":
             raise HomeError("CONNECTION_ERROR", f"{self._name(bound)} cannot be reached by {self._where}")
         before = self._attributes(bound)
+        self._check_told(bound, before, what)
         wanted = self._in_twin(bound.device, before, change, args)
         if not wanted.asked.changed and wanted.asked.name not in _SHOWLESS:
             return wanted.what, before, before
@@ -260,6 +264,21 @@ class BridgeHome:
                 f" is {_in_words(now)}",
             )
 
+    def _check_told(self, bound: Bound, state: Mapping[str, Value], what: str) -> None:
+        """Raises HomeError when the type has this command or attribute, but this device tells nothing of its
+        cluster; what not even the type has, the twin refuses."""
+        kind, path = bound.device.type, what.removeprefix("write ")
+        if path != what:
+            if path not in state and schema_of(kind, path) is not None:
+                raise HomeError("ATTRIBUTE_NOT_FOUND", f"{self._name(bound)} tells no {path}")
+            return
+        parts = what.split(".")
+        known = [c for c in commands_of(kind) if _ends_with(c, parts)]
+        if known and not any(_has_cluster(command, state) for command in known):
+            raise HomeError(
+                "COMMAND_NOT_FOUND", f"{self._name(bound)} has no {known[0]['cluster']}.{parts[-1]}"
+            )
+
     def _in_twin(
         self,
         device: HomeDevice,
@@ -267,25 +286,16 @@ class BridgeHome:
         change: Callable[[Home], CommandResult],
         args: Mapping[str, Any],
     ) -> _Change:
-        """What the twin would do. Raises HomeError; COMMAND_NOT_FOUND for what the entity does not tell."""
+        """What the twin would do. Raises HomeError as it does."""
         first = {path: value for path, value in before.items() if _fits(device.type, path, value)}
         twin = Home([device], {device.id: first}, as_given=True)
         result = change(twin)
         name = result.command
-        if name.startswith("write "):
-            path = name.removeprefix("write ")
-            cluster = path.rpartition(".")[0]
-        else:
-            path, cluster = "", name.rpartition(".")[0]
-        if path not in ("", *before) or not any(have.startswith(f"{cluster}.") for have in before):
-            raise HomeError(
-                "ATTRIBUTE_NOT_FOUND" if path else "COMMAND_NOT_FOUND",
-                f"{device.id} has no {path or name.partition('.')[2]} in {self._where}",
-            )
-        # Whatever is not known may be otherwise than the twin began with: it is told in any case.
-        told = {
-            p for p in before if p in result.changed or (before[p] is None and p.startswith(f"{cluster}."))
-        }
+        path = name.removeprefix("write ") if name.startswith("write ") else ""
+        cluster = (path or name).rpartition(".")[0]
+        # While its state is not known at all, it may be other than the twin's: it is told anyway.
+        unknown = all(value is None for value in before.values())
+        told = {p for p in before if p in result.changed or (unknown and p.startswith(f"{cluster}."))}
         changed = {_bare(p): result.attributes[p] for p in told}
         if result.changed and not changed:
             raise HomeError("COMMAND_NOT_FOUND", f"{device.id} tells nothing of what {name} would change")
@@ -379,40 +389,13 @@ class BridgeHome:
                     log.exception("a listener of the home failed on %s", device_id)
 
 
-class RealHome(WallTimeline):
-    """A real home in time: its devices, the air that its sensors measure, and a schedule kept here."""
-
-    def __init__(self, rig: Rig, link: Link) -> None:
-        super().__init__()
-        self._home = BridgeHome(rig, link)
-        self._watch_cycles()
-
-    @property
-    def home(self) -> BridgeHome:
-        """Its devices."""
-        return self._home
-
-    def rooms(self) -> dict[str, dict[Any, float]]:
-        """room -> variable -> value, as far as sensors tell."""
-        return self._home.air()
-
-    def command(
-        self, device_id: str, command: str, args: Mapping[str, Any] | None = None, endpoint: int | None = None
-    ) -> CommandResult:
-        """See `BridgeHome.command`."""
-        return self._home.command(device_id, command, args, endpoint)
-
-    def write(self, device_id: str, path: str, value: Value) -> CommandResult:
-        """See `BridgeHome.write`."""
-        return self._home.write(device_id, path, value)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._home.close()
-
-
 def _bare(path: str) -> str:
     return path.partition(".")[2]
+
+
+def _ends_with(command: Mapping[str, Any], parts: list[str]) -> bool:
+    whole = [str(command["endpoint"]), command["cluster"], command["command"]]
+    return whole[-len(parts) :] == parts
 
 
 def _has_cluster(command: Mapping[str, Any], state: Mapping[str, Value]) -> bool:

@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from capture.rig import Rig
 from dsp.errors import InputError
-from edge.home.bridge import Link, RealHome
+from edge.home.bridge import BridgeHome, Link
+from edge.home.schema import Value
+from edge.home.timeline import WallTimeline
+from edge.home.twin import CommandResult, Home
+from recordings.profile import HomeState
 
-if TYPE_CHECKING:
-    from edge.home.schema import Value
-    from edge.home.twin import Home
-    from recordings.profile import HomeState
+
+class RealHome(WallTimeline):
+    """A real home in time: its devices, the air that its sensors measure, and a schedule kept here."""
+
+    def __init__(self, rig: Rig, link: Link) -> None:
+        super().__init__()
+        self._home = BridgeHome(rig, link)
+        self._watch_cycles()
+
+    @property
+    def home(self) -> BridgeHome:
+        """Its devices."""
+        return self._home
+
+    def rooms(self) -> dict[str, dict[Any, float]]:
+        """room -> variable -> value, as far as sensors tell."""
+        return self._home.air()
+
+    def command(
+        self, device_id: str, command: str, args: Mapping[str, Any] | None = None, endpoint: int | None = None
+    ) -> CommandResult:
+        """See `BridgeHome.command`."""
+        return self._home.command(device_id, command, args, endpoint)
+
+    def write(self, device_id: str, path: str, value: Value) -> CommandResult:
+        """See `BridgeHome.write`."""
+        return self._home.write(device_id, path, value)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._home.close()
 
 
 def link_of(rig: Rig) -> Link:

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from capture.rig import Rig
-from edge.home.bridge import BridgeHome, RealHome
-from edge.home.bridge_open import link_of
+from edge.home.bridge import BridgeHome
+from edge.home.bridge_open import RealHome, link_of
 from edge.home.service import home_of
 
 SETTLED_S = 0.7  # nothing new for so long: all announcements of a broker have come

@@ -17,7 +17,8 @@ from dsp.errors import InputError, MissingDependency
 from edge.home.bridge_entities import Call, Entity
 from edge.home.bridge_map import Place, slug
 from edge.home.errors import HomeError
-from edge.home.mqtt_components import Component, component_of
+from edge.home.mqtt_component import Component
+from edge.home.mqtt_components import component_of
 from edge.home.mqtt_connection import Connection
 
 log = logging.getLogger(__name__)

@@ -128,9 +128,12 @@ class Peer:
 
 class Lamp(Peer):
     """A dimmable lamp that announces itself, does what it is told, and says so: retained announcement, state
-    without retain, as Zigbee2MQTT does by default. deaf: it does nothing."""
+    without retain (unless `kept`), as Zigbee2MQTT does by default. deaf: it does nothing."""
 
-    def __init__(self, broker: Broker, name: str = "reading lamp", area: str = "Living Room") -> None:
+    def __init__(
+        self, broker: Broker, name: str = "reading lamp", area: str = "Living Room", kept: bool = False
+    ) -> None:
+        self.kept = kept
         self.name, self.topic = name, f"zigbee2mqtt/{name}"
         self.state: dict[str, Any] = {"state": "ON", "brightness": 127}
         self.deaf = False
@@ -152,11 +155,11 @@ class Lamp(Peer):
         node = self.name.replace(" ", "_")
         self.publish(f"homeassistant/light/{node}/light/config", self.config, retain=True)
         self.publish(f"{self.topic}/availability", "online", retain=True)
-        self.publish(self.topic, self.state)
+        self.publish(self.topic, self.state, retain=self.kept)
 
     def took(self, topic: str, text: str) -> None:
         if topic == "homeassistant/status":
-            self.publish(self.topic, self.state)
+            self.publish(self.topic, self.state, retain=self.kept)
         elif not self.deaf:
             self.state |= json.loads(text)
-            self.publish(self.topic, self.state)
+            self.publish(self.topic, self.state, retain=self.kept)

@@ -13,8 +13,7 @@ from mosquitto import Broker, Lamp, Peer
 
 from capture.rig import Rig, parse_rig
 from dsp.errors import InputError
-from edge.home.bridge import RealHome
-from edge.home.bridge_open import link_of
+from edge.home.bridge_open import RealHome, link_of
 from edge.home.errors import HomeError
 from edge.home.mqtt_presence import STREAMS, Presence
 from edge.home.service import HomeService
