@@ -47,11 +47,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What came of an action: plain data, or the error that it was refused with. value: of a perception
-    tool, its finding itself."""
+    """What came of an action: plain data, or the error that it was refused with and its type
+    (DEVICE_NOT_FOUND, CONFIRMATION_NEEDED, ...). finding: of a perception tool."""
 
     data: Mapping[str, Any]
     error: str | None = None
+    type: str = ""
     finding: Finding[Any] | None = None
 
     @property
@@ -134,7 +135,7 @@ class Run:
         try:
             observed = self._call(action)
         except HearthError as error:
-            observed = Observed({}, str(error))
+            observed = Observed({}, getattr(error, "detail", str(error)), getattr(error, "type", ""))
         except TypeError as error:  # arguments that a tool does not take
             observed = Observed({}, f"{action.tool}: {error}")
         told = {"error": observed.error} if observed.error is not None else dict(observed.data)

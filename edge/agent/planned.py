@@ -53,7 +53,10 @@ class PlannedPolicy:
         decision = self.talk.decide(intent, posterior, home)
         _note(run, intent, posterior, decision)
         yield Action("declare", {"device_id": decision.device_id}, decision.why)
-        answer, outcome, replies = yield from _carry_out(decision)
+        answer, outcome, replies, needs_yes = yield from _carry_out(decision)
+        if needs_yes:
+            decision = self.talk.confirm(decision, needs_yes)
+            answer, outcome = decision.say, decision.outcome
         self.talk.remember(intent, posterior, decision, home, replies)
         yield Action("finish", {"answer": answer, "outcome": outcome})
 
@@ -63,13 +66,16 @@ class PlannedPolicy:
         return HomeView(run.scene.room, rooms.data.get("rooms", {}), tuple(flows.data.get("workflows", ())))
 
 
-def _carry_out(decision: Decision) -> Generator[Action, Observed, tuple[str, str, list[Any]]]:
-    """(answer, outcome, the home's replies). The first call that is refused ends it."""
+def _carry_out(decision: Decision) -> Generator[Action, Observed, tuple[str, str, list[Any], str]]:
+    """(answer, outcome, the home's replies, why a person must say yes first). The first call that is refused
+    ends it."""
     replies: list[Any] = []
     for call in decision.calls:
         observed = yield Action(call.name, call.args)
+        if observed.type == "CONFIRMATION_NEEDED":
+            return "", "asked", replies, observed.error or "it is risky"
         if not observed.ok:
-            return f"That did not work: {observed.error}", "failed", replies
+            return f"That did not work: {observed.error}", "failed", replies, ""
         replies.append(observed.data)
     states: dict[str, Any] = {}
     for device_id in decision.expect:
@@ -77,8 +83,8 @@ def _carry_out(decision: Decision) -> Generator[Action, Observed, tuple[str, str
         states[device_id] = observed.data.get("attributes", {})
     wrong = confirmed(decision.expect, states)
     if wrong:
-        return f"I sent it, but it did not follow: {'; '.join(wrong)}.", "failed", replies
-    return decision.say, decision.outcome, replies
+        return f"I sent it, but it did not follow: {'; '.join(wrong)}.", "failed", replies, ""
+    return decision.say, decision.outcome, replies, ""
 
 
 def _note(run: Run, intent: Intent, posterior: Posterior, decision: Decision) -> None:
