@@ -408,9 +408,16 @@ class LiveService:
     def _attach(self, home: Home | Timeline) -> None:
         """Answer the home's commands; what changes in the home changes in the virtual scene too."""
         from edge.home.service import HomeService
+        from edge.home.twin import Home
+        from edge.safety.guard import Guard
 
         service = HomeService(
-            self.rig, home, self.commands, self.publisher, calibrations=self.opened.calibrations
+            self.rig,
+            home,
+            self.commands,
+            self.publisher,
+            calibrations=self.opened.calibrations,
+            guard=Guard(home if isinstance(home, Home) else home.home),
         )
         self.home_service = service
         scene = self.opened.scene

@@ -7,6 +7,7 @@ declared before an episode is finished. Everything is published as an `event` an
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, Literal
 
 from capture.blocks import monotonic_ns
@@ -19,11 +20,20 @@ OUTCOMES = ("done", "already", "refused", "asked", "failed")
 
 
 class AgentDesk:
-    """Answers `agent.ready`, `.heard`, `.declare`, `.say`, `.finish` and `.arbitrated`."""
+    """Answers `agent.ready`, `.heard`, `.declare`, `.say`, `.finish` and `.arbitrated`.
 
-    def __init__(self, home: DeviceHome, server: CommandServer, publisher: Publisher | None = None) -> None:
+    watch: called with (kind, fields) of each report.
+    """
+
+    def __init__(
+        self,
+        home: DeviceHome,
+        server: CommandServer,
+        publisher: Publisher | None = None,
+        watch: Callable[[str, dict[str, Any]], None] | None = None,
+    ) -> None:
         self._home = home
-        self._publisher = publisher
+        self._publisher, self._watch = publisher, watch
         self._declared = False
         self._lock = threading.Lock()
         server.register("agent.ready", self.ready)
@@ -80,6 +90,8 @@ class AgentDesk:
     def _tell(self, kind: str, **data: Any) -> dict[str, Any]:
         if self._publisher is not None:
             self._publisher.publish("event", monotonic_ns(), data={"kind": kind, **data})
+        if self._watch is not None:
+            self._watch(kind, data)
         return {"told": kind}
 
 

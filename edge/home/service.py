@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from capture.blocks import monotonic_ns
 from capture.rig import Rig
 from edge.home.agent_desk import AgentDesk
 from edge.home.bridge import BridgeHome
-from edge.home.clock import FORM, HomeClock, RealTime
+from edge.home.clock import FORM, TICKS_PER_S, HomeClock, RealTime
 from edge.home.describe import room_map
 from edge.home.errors import HomeError
 from edge.home.schema import Value
@@ -38,6 +38,35 @@ def _devices(rig: Rig) -> list[HomeDevice]:
     return [HomeDevice(d.id, d.type, d.name, d.room or here, d.position_m) for d in rig.room.devices]
 
 
+class Guard(Protocol):
+    """What a `HomeService` asks before an action and tells of events; see `edge.safety.guard.Guard`."""
+
+    def check(
+        self, t_s: float, actions: Iterable[tuple[str, str, Mapping[str, Any]]], confirmed: bool
+    ) -> None: ...
+
+    def event(self, t_s: float, kind: str, data: Mapping[str, Any]) -> list[dict[str, Any]]: ...
+
+    def pass_to(self, t_s: float) -> list[dict[str, Any]]: ...
+
+    def follow(self) -> None: ...
+
+
+class _Passing:
+    """A home whose time somebody watches."""
+
+    def __init__(self, timeline: Timeline, passed: Callable[[], None]) -> None:
+        self._timeline, self._passed = timeline, passed
+
+    @property
+    def tick(self) -> int:
+        return self._timeline.tick
+
+    def advance_to(self, tick: int) -> None:
+        self._timeline.advance_to(tick)
+        self._passed()
+
+
 class HomeService:
     """Answers `home.*` and publishes `home` and `event`.
 
@@ -45,6 +74,9 @@ class HomeService:
         (`edge.home.timeline.Timeline`). household: who lives here; None: the rig's people. calibrations: of
         the rig, for the camera's pose. real_time: the home's time is the time that passes; otherwise it
         stands still until `simulation.advance_to` moves it.
+
+    guard: is asked before every action and told of every event (`edge.safety.guard.Guard`); what it finds is
+        published as events of kind "safety".
 
     The reports of agents (`agent.*`, see `edge.home.agent_desk`) are answered here too: they name devices.
 
@@ -66,8 +98,10 @@ class HomeService:
         household: Sequence[Member] | None = None,
         calibrations: Calibrations | None = None,
         real_time: bool = True,
+        guard: Guard | None = None,
     ) -> None:
         self.rig = rig
+        self._guard = guard
         self.simulation: Timeline
         if isinstance(home, Home):
             self.simulation = Simulation(home, clock=HomeClock(datetime.now().strftime(FORM)))
@@ -76,7 +110,7 @@ class HomeService:
         self.home = self.simulation.home
         self._household, self._calibrations = household, calibrations
         self._publisher = publisher
-        self._clock = RealTime(self.simulation) if real_time else None
+        self._clock = RealTime(_Passing(self.simulation, self._passed)) if real_time else None
         self.workflows = Workflows(self.simulation, self._workflow_changed)
         self.home.listen(self._changed)
         for name in (
@@ -85,7 +119,7 @@ class HomeService:
         ):  # fmt: skip
             answer = self.all_workflows if name == "workflows" else getattr(self, name)
             server.register(f"home.{name}", answer)
-        self.desk = AgentDesk(self.home, server, publisher)
+        self.desk = AgentDesk(self.home, server, publisher, self._watch)
         self._publish_state({})
 
     def start(self) -> HomeService:
@@ -112,6 +146,10 @@ class HomeService:
             self.home.follow(rig)
         else:
             self.home.replace_devices(_devices(rig))
+        if isinstance(self.simulation, Simulation):
+            self.simulation.follow_devices()
+        if self._guard is not None:
+            self._guard.follow()
         self.rig = rig
         self._publish_state({})
 
@@ -140,22 +178,32 @@ class HomeService:
         return {"device_id": device_id, "attributes": self.home.state(device_id)}
 
     def command(
-        self, device_id: str, command: str, args: dict[str, Any] | None = None, endpoint: int | None = None
+        self,
+        device_id: str,
+        command: str,
+        args: dict[str, Any] | None = None,
+        endpoint: int | None = None,
+        confirmed: bool = False,
     ) -> dict[str, Any]:
-        """Carry out a command and tell what changed, with the state read back."""
+        """Carry out a command and tell what changed, with the state read back. confirmed: a person said yes.
+
+        Raises HomeError as `Home.command`; CONFIRMATION_NEEDED for a risky one without a yes.
+        """
         return self._run(
             device_id,
             command,
             args or {},
+            confirmed,
             lambda: self.simulation.command(device_id, command, args, endpoint),
         )
 
-    def write(self, device_id: str, attribute: str, value: Value) -> dict[str, Any]:
-        """Write one attribute and tell what changed."""
+    def write(self, device_id: str, attribute: str, value: Value, confirmed: bool = False) -> dict[str, Any]:
+        """Write one attribute and tell what changed. Raises as `Home.write`, and as `command`."""
         return self._run(
             device_id,
             f"write {attribute}",
             {"value": value},
+            confirmed,
             lambda: self.simulation.write(device_id, attribute, value),
         )
 
@@ -177,17 +225,19 @@ class HomeService:
         in_s: float | None = None,
         when: Any = None,
         continue_on_error: bool = False,
+        confirmed: bool = False,
     ) -> dict[str, Any]:
         """Run steps at a time of the home, so many seconds from now, or when something becomes so.
 
-        Raises HomeError VALIDATION_ERROR, *_NOT_FOUND or INVALID_STATE; see `edge.home.workflow.Workflows`.
+        Raises HomeError VALIDATION_ERROR, *_NOT_FOUND or INVALID_STATE; see `edge.home.workflow.Workflows`;
+        CONFIRMATION_NEEDED for a risky step without a yes.
         """
         if sum(one is not None for one in (start_time, in_s, when)) != 1:
             raise HomeError("VALIDATION_ERROR", "give one of start_time, in_s and when")
         if not isinstance(continue_on_error, bool):
             raise HomeError("VALIDATION_ERROR", f"continue_on_error is true or false: {continue_on_error!r}")
         self._now()
-        self._check_steps(steps)
+        self._check_steps(steps, confirmed)
         if start_time is not None:
             flow = self.workflows.schedule(start_time, steps, continue_on_error)
         elif in_s is not None:
@@ -196,10 +246,14 @@ class HomeService:
             flow = self.workflows.when(when, steps, continue_on_error)
         return flow.to_dict(self.simulation)
 
-    def _check_steps(self, steps: Any) -> None:
+    def _check_steps(self, steps: Any, confirmed: bool) -> None:
         """A step for a device that the home does not have would fail only when its time comes."""
-        for step in checked_steps(steps):
+        checked = checked_steps(steps)
+        for step in checked:
             self.home.state(step.args["device_id"])
+        if self._guard is not None:
+            actions = [(step.args["device_id"], *step.action) for step in checked]
+            self._guard.check(self.simulation.tick / TICKS_PER_S, actions, confirmed is True)
 
     def all_workflows(self) -> dict[str, Any]:
         """Every workflow, in the order in which they were given."""
@@ -216,10 +270,15 @@ class HomeService:
         self._now()
         return self.workflows.cancel(workflow_id).to_dict(self.simulation)
 
-    def _run(self, device_id: str, command: str, args: dict[str, Any], run: Any) -> dict[str, Any]:
+    def _run(
+        self, device_id: str, command: str, args: dict[str, Any], confirmed: bool, run: Any
+    ) -> dict[str, Any]:
         told = {"device_id": device_id, "command": command, "args": args}
         self._now()
         try:
+            if self._guard is not None:
+                actions = [(device_id, command, args)]
+                self._guard.check(self.simulation.tick / TICKS_PER_S, actions, confirmed is True)
             result = run()
         except Exception as error:
             self._event_of(
@@ -236,6 +295,18 @@ class HomeService:
 
     def _changed(self, device_id: str, changed: dict[str, Value]) -> None:
         self._publish_state({device_id: changed})
+        self._watch("home", {"changed": {device_id: changed}})
+
+    def _passed(self) -> None:
+        """Time passed."""
+        if self._guard is not None:
+            for found in self._guard.pass_to(self.simulation.tick / TICKS_PER_S):
+                self._publish_event("safety", found)
+
+    def _watch(self, kind: str, data: dict[str, Any]) -> None:
+        if self._guard is not None:
+            for found in self._guard.event(self.simulation.tick / TICKS_PER_S, kind, data):
+                self._publish_event("safety", found)
 
     def _publish_state(self, changed: dict[str, dict[str, Value]]) -> None:
         if self._publisher is not None:
@@ -246,5 +317,9 @@ class HomeService:
         self._event_of("workflow", workflow.to_dict(self.simulation))
 
     def _event_of(self, kind: str, data: dict[str, Any]) -> None:
+        self._publish_event(kind, data)
+        self._watch(kind, data)
+
+    def _publish_event(self, kind: str, data: dict[str, Any]) -> None:
         if self._publisher is not None:
             self._publisher.publish("event", monotonic_ns(), data={"kind": kind, **data})

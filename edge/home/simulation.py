@@ -211,11 +211,30 @@ class Simulation:
             self._read_sensors()
 
     def look(self, room: str) -> list[dict[str, Any]]:
-        """What is really there, as one sees who looks: kind, level, cause, source. Raises ROOM_NOT_FOUND."""
+        """What is really there, as one sees who looks: kind, level, cause, source, attended.
+
+        Raises HomeError ROOM_NOT_FOUND.
+        """
         with self._lock:
             if room not in self._rooms:
                 raise HomeError("ROOM_NOT_FOUND", f"there is no room {room!r} in this home")
             return self._world.look(room, self._tick)
+
+    def follow_devices(self) -> None:
+        """The home has other devices now (`Home.replace_devices`)."""
+        with self._lock:
+            there = {device.id for device in self.home.devices}
+            for gone in [name for name in self._cycles if name not in there]:
+                del self._cycles[gone]
+            for known in (self._paused, self._working):
+                for gone in [name for name in known if name not in there]:
+                    known.pop(gone)  # type: ignore[attr-defined]
+            for device in self.home.devices:
+                if device.room not in self._rooms:
+                    self._rooms[device.room] = RoomAir({}, self.quirks)
+                self._follow_cycle(device.id, self.home.state(device.id), {})
+            for name in self._rooms:
+                self._follow_room(name)
 
     def done_at(self, device_id: str) -> int | None:
         """The tick at which the cycle that runs now is done; None when none runs, or it has no known end."""

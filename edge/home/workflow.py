@@ -29,6 +29,15 @@ class Step:
     tool: str
     args: dict[str, Any]
 
+    @property
+    def action(self) -> tuple[str, dict[str, Any]]:
+        """As `home.command` and `home.write` have it: "1.OnOff.On" and its arguments, or "write <attribute>"
+        and its value."""
+        a = self.args
+        if self.tool == "write_attribute":
+            return f"write {a['endpoint_id']}.{a['cluster_id']}.{a['attribute_id']}", {"value": a["value"]}
+        return f"{a['endpoint_id']}.{a['cluster_id']}.{a['command_id']}", a.get("args") or {}
+
 
 @dataclass
 class Workflow:

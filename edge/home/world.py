@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dsp.errors import InputError
 from edge.home.clock import TICKS_PER_S
 
-ConditionKind = Literal["smoke", "co", "water", "motion"]
+ConditionKind = Literal["smoke", "co", "water", "motion", "fall"]
 FaultKind = Literal["stuck", "offset", "silent"]
 ALARM = "1.SmokeCOAlarm"
 # What reads each kind of condition: device type -> attribute.
@@ -22,6 +22,7 @@ READS: dict[str, dict[str, str]] = {
     "co": dict.fromkeys(("co_alarm", "smoke_alarm", "fire_alarm"), f"{ALARM}.COState"),
     "water": {"leak_sensor": "1.BooleanState.StateValue"},
     "motion": {"motion_sensor": "1.OccupancySensing.Occupancy"},
+    "fall": {},  # only seen; what a person wears tells of it on its own
 }
 NORMAL, SMOKE, CO, TESTED = 0, 1, 2, 4  # SmokeCOAlarm.ExpressedState
 
@@ -32,8 +33,8 @@ class Condition:
 
     level: 1 warning, 2 critical (smoke, CO). cause: what one sees who looks ("a pan about to burn").
     source: the device it comes from; when that is off or closed, it is gone `clears_after_s` later.
-    worsens_after_s: seconds from its beginning after which it is critical. from_tick, to_tick: from when until
-    when; None: until its source ends it, or always.
+    worsens_after_s: seconds from its beginning after which it is critical. from_tick, to_tick: from when on,
+    until when; None: until its source ends it, or always. attended: somebody is there and sees to it.
     """
 
     room: str
@@ -45,6 +46,7 @@ class Condition:
     worsens_after_s: float | None = None
     from_tick: int = 0
     to_tick: int | None = None
+    attended: bool = False
 
     def level_at(self, tick: int) -> int:
         """0 when it is not there."""
@@ -98,7 +100,7 @@ class World:
         """Raises InputError for a level other than 1 and 2, or an end before the beginning."""
         if condition.kind not in READS or condition.level not in (1, 2):
             raise InputError(
-                f"a condition is {', '.join(READS)} of level 1 or 2, not {condition.kind} of {condition.level}"
+                f"a condition is {', '.join(READS)} of level 1 or 2, not {condition.kind!r} {condition.level}"
             )
         if condition.to_tick is not None and condition.to_tick <= condition.from_tick:
             raise InputError(f"{condition.kind} that ends at tick {condition.to_tick} begins before that")
@@ -137,9 +139,15 @@ class World:
         return max(found, default=0)
 
     def look(self, room: str, tick: int) -> list[dict[str, Any]]:
-        """What one sees who looks: kind, level and cause of each condition."""
+        """What one sees who looks at each condition."""
         return [
-            {"kind": c.kind, "level": c.level_at(tick), "cause": c.cause, "source": c.source}
+            {
+                "kind": c.kind,
+                "level": c.level_at(tick),
+                "cause": c.cause,
+                "source": c.source,
+                "attended": c.attended,
+            }
             for c in self.conditions
             if c.room == room and c.level_at(tick)
         ]
@@ -172,10 +180,8 @@ class World:
             if path is None:
                 continue
             level = self.level(room, what, tick)  # type: ignore[arg-type]
-            truth: Any = level if what in ("smoke", "co") else level > 0
-            read[path] = self.reading(
-                device_id, path, int(truth) if what == "motion" else truth, state[path], tick
-            )
+            truth = level if what in ("smoke", "co") else level > 0 if what == "water" else int(level > 0)
+            read[path] = self.reading(device_id, path, truth, state[path], tick)
         if f"{ALARM}.SmokeState" in state:
             smoke, gas = (read.get(f"{ALARM}.{n}", state[f"{ALARM}.{n}"]) for n in ("SmokeState", "COState"))
             expressed = SMOKE if smoke else CO if gas else NORMAL

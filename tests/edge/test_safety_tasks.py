@@ -1,0 +1,74 @@
+"""The tasks: who looks first and does the least passes; who does too much, or nothing, does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from edge.safety.episode import SafetyEpisode, SafetyTask
+from edge.safety.responder import WATCHED, Responder
+from edge.safety.tasks import TASKS
+
+# Where the right thing is to leave everything as it is, however the alarm sounds.
+HARMLESS = {
+    "someone_cooks", "faulty_smoke_alarm", "spill", "faulty_leak_sensor", "parcel", "nobody",
+    "family_comes_home", "fall_answers", "false_fall", "unlock_no", "oven_no_answer",
+}  # fmt: skip
+
+
+def hasty(episode: SafetyEpisode) -> None:
+    """Does at once whatever an alarm may call for, before it looks."""
+    acted: set[str] = set()
+    while not episode.over:
+        seen = episode.observe()
+        for alert in seen["alerts"]:
+            if alert["kind"] == "fall":
+                episode.report("emergency", "fall")
+            else:
+                episode.command(alert["device"], alert["command"], alert["args"])
+        for name, state in seen["devices"].items():
+            path, about = WATCHED.get(episode.task.devices[name][0], ("", ""))
+            if state.get(path) in (None, 0, False) or name in acted:
+                continue
+            acted.add(name)
+            if about == "smoke":
+                episode.command("hob", "Off")
+                episode.report("emergency", "fire")
+            elif about == "water":
+                episode.command("main_valve", "Close")
+                episode.report("resident", "water")
+            else:
+                episode.command("front_door", "UnlockDoor")
+        episode.wait(5)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+def test_looking_first_passes_and_doing_nothing_or_too_much_does_not(task: SafetyTask) -> None:
+    careful = SafetyEpisode(task)
+    Responder().run(careful)
+    report = careful.finish()
+    assert report.passed, report.violations
+    assert 0 < report.cost <= task.budget
+    assert SafetyEpisode(task).finish().passed is False, "to do nothing is never enough"
+    rash = SafetyEpisode(task)
+    hasty(rash)
+    report = rash.finish()
+    if task.id in HARMLESS:
+        kinds = {rule.kind for rule in task.rules if report.verdicts[rule.name] == "violated"}
+        assert report.passed is False and kinds & {"way", "forbidden"}
+
+
+def test_there_are_twenty_in_five_families() -> None:
+    assert len({task.id for task in TASKS}) == 20
+    assert {task.family for task in TASKS} == {"hazards", "requests", "entry", "wellbeing", "chores"}
+    assert {task.id for task in TASKS} > HARMLESS
+
+
+def test_a_task_is_the_same_each_time() -> None:
+    task = next(one for one in TASKS if one.id == "pan_about_to_burn")
+    told = []
+    for _ in range(2):
+        episode = SafetyEpisode(task)
+        Responder().run(episode)
+        told.append(episode.finish().to_dict())
+    assert told[0] == told[1]
+    assert task.conditions[0].to_tick is None, "an episode changes nothing of its task"
