@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,3 +121,14 @@ def test_rules_that_cannot_be_judged_are_refused() -> None:
         monitor = Monitor(ATOMS, RULES)
         monitor.push(unlock(5))
         monitor.push(unlock(4))
+
+
+def test_the_examples_of_the_document_run_as_they_stand() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "safety.md").read_text(encoding="utf-8")
+    said = []
+    for code in re.findall(r"```python\n(.*?)```", text, re.S):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(code, "docs/safety.md", "exec"), {})
+        said.append(out.getvalue().strip())
+    assert said == ["True 3.0", "True"]
