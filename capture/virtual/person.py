@@ -8,21 +8,22 @@ transparent layer and reduced, then laid over the picture; a person who stands s
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from capture.rig import Rig
 from capture.virtual.avatar import ARM_M, Look, joints
 from capture.virtual.drawing import NEAR_M, Canvas, Colour, Pinhole, shade
+from capture.virtual.head import HEAD_M, SHAPES, FaceShape, lit, stranger, surface_of
 from capture.virtual.scene import Figure
 
 SUPER = 2  # the layer is that much larger than the picture
-HEAD_M = np.array([0.094, 0.074, 0.118])  # half axes of the head: forward, to the side, up
 REACH_M = 0.17  # of what is drawn around the joints
 MOUTH_STEPS = 6
 ARM_STEPS = 12
@@ -39,6 +40,15 @@ LOOKS = (
     Look((160, 188, 232), (40, 60, 140), (150, 80, 150), (50, 54, 70), long_hair=True, glasses=True),
     Look((140, 170, 214), (150, 152, 156), (96, 96, 100), (70, 78, 96), beard=True),
 )
+
+
+SKINS: tuple[Colour, ...] = (
+    (176, 202, 242), (156, 184, 232), (128, 164, 214), (110, 146, 196), (86, 118, 168), (58, 82, 124),
+)  # fmt: skip
+HAIRS: tuple[Colour, ...] = (
+    (20, 20, 22), (36, 50, 72), (60, 92, 130), (96, 150, 192), (40, 60, 140), (150, 152, 156),
+    (214, 216, 218),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +68,13 @@ class Sprite:
 
 
 class People:
-    """Paints the people of a rig's room, each pose once. looks: by person; others get one of their own."""
+    """Paints the people of a rig's room, each pose once. The first six have looks of their own; whoever else
+    there is looks as `visitor` says."""
 
     def __init__(self, rig: Rig) -> None:
         self._camera = Pinhole(rig, SUPER)
-        self._looks = {person.id: LOOKS[i % len(LOOKS)] for i, person in enumerate(rig.room.people)}
+        known = zip(rig.room.people, LOOKS, SHAPES, strict=False)
+        self._looks = {person.id: (look, shape) for person, look, shape in known}
         self._kept: dict[Any, Sprite | None] = {}
 
     def sprite(self, figure: Figure) -> Sprite | None:
@@ -74,10 +86,25 @@ class People:
         if key not in self._kept:
             if len(self._kept) >= 64:
                 self._kept.pop(next(iter(self._kept)))
-            number = sum(figure.person.encode())
-            look = self._looks.get(figure.person, LOOKS[number % len(LOOKS)])
-            self._kept[key] = _paint(self._camera, replace(figure, mouth_open=mouth, raised=raised), look)
+            look, shape = self._looks.get(figure.person) or visitor(figure.person)
+            still = replace(figure, mouth_open=mouth, raised=raised)
+            self._kept[key] = _paint(self._camera, still, look, shape)
         return self._kept[key]
+
+
+def visitor(name: str) -> tuple[Look, FaceShape]:
+    """What somebody looks like who is not of the rig's people; the same for the same name."""
+    draw = random.Random(f"look of {name}")
+    base = draw.choice(LOOKS)
+    (one, other), share = draw.sample(SKINS, 2), draw.random()
+    skin = [share * a + (1 - share) * b for a, b in zip(one, other, strict=True)]
+    look = replace(
+        base,
+        skin=shade((skin[0], skin[1], skin[2]), draw.uniform(0.92, 1.05)),
+        hair=shade(draw.choice(HAIRS), draw.uniform(0.7, 1.3)),
+        long_hair=draw.random() < 0.4, beard=draw.random() < 0.2, glasses=draw.random() < 0.3,
+    )  # fmt: skip
+    return look, stranger(name)
 
 
 def pose(figure: Figure) -> Place:
@@ -122,7 +149,7 @@ class _Layer(Canvas):
         super().oval(centre, half, (*colour, 255.0), angle)  # type: ignore[arg-type]
 
 
-def _paint(camera: Pinhole, figure: Figure, look: Look) -> Sprite | None:
+def _paint(camera: Pinhole, figure: Figure, look: Look, shape: FaceShape) -> Sprite | None:
     place = pose(figure)
     names = [name for name in place if name != "arm"]
     pixels, depths = camera.pixels(np.array([place[name] for name in names]))
@@ -137,7 +164,7 @@ def _paint(camera: Pinhole, figure: Figure, look: Look) -> Sprite | None:
         return None
     window = camera.window(int(low[0]), int(low[1]), wide, tall)
     layer = _Layer(np.zeros((tall, wide, 4), np.uint8), window, SUPER)
-    _Painting(layer, figure, place, look).paint()
+    _Painting(layer, figure, place, look, shape).paint()
     small = cv2.resize(layer.image, (wide // SUPER, tall // SUPER), interpolation=cv2.INTER_AREA)
     clear = np.repeat(255 - small[:, :, 3:], 3, axis=2)
     colours = np.ascontiguousarray(small[:, :, :3])
@@ -147,8 +174,8 @@ def _paint(camera: Pinhole, figure: Figure, look: Look) -> Sprite | None:
 class _Painting:
     """One person on a layer."""
 
-    def __init__(self, layer: _Layer, figure: Figure, place: Place, look: Look) -> None:
-        self._layer, self._figure, self._place, self._look = layer, figure, place, look
+    def __init__(self, layer: _Layer, figure: Figure, place: Place, look: Look, shape: FaceShape) -> None:
+        self._layer, self._figure, self._place, self._look, self._shape = layer, figure, place, look, shape
         camera = layer.camera
         self._camera = camera
         names = [name for name in place if name != "arm"]
@@ -176,12 +203,22 @@ class _Painting:
         if look.long_hair and self._seen > -0.2:
             self._hair_down()
         self._trunk()
-        self._head()
+        self._soften(self._layer.image)
+        self._head()  # sharp: it has details of its own
+        body = self._layer.image
+        self._layer.image = np.zeros_like(body)
         for side in ("left", "right"):
             if side not in behind:
                 self._arm(side)
+        self._soften(self._layer.image)
+        over = self._layer.image
+        clear = np.repeat(255 - over[:, :, 3:], 4, axis=2)
+        self._layer.image = body
+        cv2.add(cv2.multiply(body, clear, scale=1 / 255), over, dst=body)
+
+    def _soften(self, image: NDArray[np.uint8]) -> None:
         soft = max(3, round(0.012 * self._m["chest"])) | 1
-        cv2.GaussianBlur(self._layer.image, (soft, soft), 0, dst=self._layer.image)
+        cv2.GaussianBlur(image, (soft, soft), 0, dst=image)
 
     def _limb(self, names: Sequence[str], radii: Sequence[float], colour: Colour) -> None:
         """Bars from joint to joint, lighter towards the middle and the upper left, where the light is."""
@@ -238,120 +275,50 @@ class _Painting:
         m, head = self._m["head"], self._px["head"]
         self._layer.oval(head + np.array([0, 0.06 * m]), (0.112 * m, 0.17 * m), shade(self._look.hair, 0.8))
 
-    # ------------------------------------------------------------------ the head
-
-    def _surface(self, side: ArrayLike, up: ArrayLike, out_m: float = 0.0) -> NDArray[np.float64]:
-        """Room points on the face from metres to the person's right and up; out_m: in front of the skin."""
-        l, u = np.broadcast_arrays(np.asarray(side, float), np.asarray(up, float))  # noqa: E741
-        rest = np.clip(1 - (l / HEAD_M[1]) ** 2 - (u / HEAD_M[2]) ** 2, 0.0, 1.0)
-        ahead = HEAD_M[0] * np.sqrt(rest) + out_m
-        offset = ahead[..., None] * self._forward + l[..., None] * self._right
-        return np.asarray(self._place["head"] + offset + u[..., None] * np.array([0.0, 0.0, 1.0]))
-
-    def _patch(
-        self, side: float, up: float, half: tuple[float, float], colour: Colour, out: float = 0.0
-    ) -> None:
-        """An oval on the skin, foreshortened as the head is turned; nothing where it is turned away."""
-        normal = self._forward * math.sqrt(max(0.0, 1 - (side / HEAD_M[1]) ** 2)) / HEAD_M[0]
-        normal = normal + self._right * side / HEAD_M[1] ** 2
-        if float(_unit(normal) @ self._towards) < 0.12:
-            return
-        angle = np.arange(16) * (math.pi / 8)
-        ring = self._surface(side + half[0] * np.cos(angle), up + half[1] * np.sin(angle), out)
-        self._layer.shape(self._camera.pixels(ring)[0], colour)
-
-    def _skin(self, lowest: float, highest: float, tone: float, inset: float = 1.0) -> None:
-        """The part of the head between two heights (m) that is face and is seen from here."""
-        azimuth, up = np.meshgrid(np.radians(np.linspace(-100, 100, 25)), np.linspace(lowest, highest, 9))
-        # The hair comes down over the temples.
-        up = np.minimum(up, 0.062 - 0.035 * np.abs(np.sin(azimuth)))
-        round_ = np.sqrt(np.clip(1 - (up / HEAD_M[2]) ** 2, 0, 1)) * inset
-        ahead, side = HEAD_M[0] * np.cos(azimuth) * round_, HEAD_M[1] * np.sin(azimuth) * round_
-        normal = (
-            (ahead / HEAD_M[0] ** 2)[..., None] * self._forward
-            + (side / HEAD_M[1] ** 2)[..., None] * self._right
-            + (up / HEAD_M[2] ** 2)[..., None] * np.array([0.0, 0.0, 1.0])
-        )
-        points = self._place["head"] + ahead[..., None] * self._forward + side[..., None] * self._right
-        points = points + up[..., None] * np.array([0.0, 0.0, 1.0])
-        seen = (normal @ self._towards > 0) & (np.abs(up) <= HEAD_M[2])
-        if seen.sum() < 3:
-            return
-        pixels = self._camera.pixels(points[seen])[0]
-        hull = cv2.convexHull(pixels.astype(np.float32))[:, 0].astype(float)
-        self._layer.shape(hull, shade(self._look.skin, tone))
-
     def _head(self) -> None:
-        look, m, head = self._look, self._m["head"], self._px["head"]
-        turned = math.sqrt(max(0.0, 1 - self._seen**2))
-        wide = math.hypot(HEAD_M[1] * self._seen, HEAD_M[0] * turned)
-        for part, tone in ((1.0, 0.7), (0.8, 1.0), (0.45, 1.25)):  # hair all round, then the face on it
-            centre = head - np.array([0.02 * m, 0.026 * m]) * (1 - part) - np.array([0.0, 0.012 * m])
-            self._layer.oval(
-                centre, (part * (wide + 0.008) * m, part * (HEAD_M[2] + 0.006) * m), shade(look.hair, tone)
-            )
-        for side in (-1, 1):  # ears
-            ear = self._place["head"] + side * HEAD_M[1] * self._right * 1.02
-            if self._depth["head"] - self._camera.depth(ear) > -0.045:
-                self._layer.oval(
-                    self._camera.pixels(ear)[0][0], (0.012 * m, 0.024 * m), shade(look.skin, 0.78)
-                )
-        if self._seen < -0.35:
-            return  # the back of the head
-        self._skin(-0.117, 0.062, 0.78)
-        self._skin(-0.108, 0.058, 0.94, 0.93)
-        self._skin(-0.085, 0.056, 1.0, 0.78)
-        if look.beard:
-            self._beard()
-        self._patch(0.0, 0.042, (0.034, 0.012), shade(look.skin, 1.08))  # forehead
-        for side in (-1, 1):
-            self._eye(side)
-        self._nose()
-        self._mouth()
-
-    def _beard(self) -> None:
-        tone = shade(self._look.hair, 1.15)
-        for side, up, half in ((0.0, -0.092, (0.036, 0.022)), (0.0, -0.047, (0.032, 0.008))):
-            self._patch(side, up, half, tone)
-        for side in (-1, 1):
-            self._patch(side * 0.046, -0.07, (0.014, 0.03), tone)
-
-    def _eye(self, side: int) -> None:
-        skin, hair = self._look.skin, self._look.hair
-        at = side * 0.031
-        self._patch(side * 0.036, -0.026, (0.02, 0.018), shade(skin, 1.08))  # cheek
-        self._patch(at, 0.02, (0.021, 0.015), shade(skin, 0.74))
-        self._patch(at, 0.016, (0.0145, 0.0075), (236, 238, 240))
-        self._patch(at, 0.016, (0.0075, 0.0075), (52, 42, 36))
-        self._patch(at, 0.0225, (0.0165, 0.003), (46, 42, 44))
-        self._patch(at, 0.039, (0.02, 0.0048), shade(hair, 0.7))
-        if self._look.glasses:
-            angle = np.arange(20) * (math.pi / 10)
-            ring = self._surface(at + 0.023 * np.cos(angle), 0.015 + 0.017 * np.sin(angle), 0.012)
-            if float(self._right @ self._towards) * side > -0.75:
-                self._ring(self._camera.pixels(ring)[0])
-
-    def _ring(self, corners: NDArray[np.float64]) -> None:
-        fixed = np.round(corners * 16).astype(np.int32)
-        width = max(1, round(0.0028 * self._m["head"]))
-        cv2.polylines(self._layer.image, [fixed], True, (30, 28, 28, 255), width, cv2.LINE_AA, 4)
-
-    def _nose(self) -> None:
-        skin = self._look.skin
-        bridge, base = self._surface([0.0], [0.022]), self._surface([-0.016, 0.016], [-0.027, -0.027])
-        tip = self._surface([0.0], [-0.02], 0.02)
-        self._layer.shape(
-            self._camera.pixels(np.concatenate([bridge, base[:1], tip, base[1:]]))[0], shade(skin, 0.92)
+        """The head's surface, the far points first; then the glasses on it."""
+        mouth_up = round(float(self._place["mouth"][2] - self._place["head"][2]), 3)
+        # Points lie closer than the pixels.
+        around = 1.1 * 2 * math.pi * HEAD_M[2] * self._m["head"]
+        columns = next((c for c in (160, 320) if c >= around), 512)
+        surface = surface_of(self._look, self._shape, mouth_up, self._figure.mouth_open, columns)
+        normals, colours = lit(surface, self._forward, self._right, self._towards)
+        points = self._place["head"] + surface.points @ np.stack(
+            [self._forward, self._right, [0.0, 0.0, 1.0]]
         )
-        self._patch(0.0, 0.0, (0.006, 0.022), shade(skin, 1.12), 0.008)
-        self._patch(0.0, -0.03, (0.015, 0.0055), shade(skin, 0.62))
+        to_camera = self._camera.position - points
+        seen = (normals * to_camera).sum(axis=1) > 0
+        pixels, depths = self._camera.pixels(points[seen])
+        at = np.round(pixels).astype(int)
+        height, width = self._layer.image.shape[:2]
+        inside = (at >= 0).all(axis=1) & (at < (width, height)).all(axis=1)
+        order = np.argsort(-depths[inside], kind="stable")
+        x, y = at[inside][order].T
+        self._layer.image[y, x, :3] = np.round(colours[seen][inside][order])
+        self._layer.image[y, x, 3] = 255
+        if self._look.glasses:
+            self._glasses()
 
-    def _mouth(self) -> None:
-        opened = self._figure.mouth_open
-        wide = 0.027 - 0.006 * opened
-        tall = 0.0065 + 0.0105 * opened
-        up = float(self._place["mouth"][2] - self._place["head"][2])
-        lips: Colour = shade((96, 92, 178), 0.55 + 0.45 * self._look.skin[2] / 240)
-        self._patch(0.0, up - 0.022, (0.018, 0.006), shade(self._look.skin, 0.84))
-        self._patch(0.0, up, (wide, tall), lips)
-        self._patch(0.0, up, (wide * 0.8, 0.0016 + 0.0095 * opened), (36, 26, 52))
+    def _glasses(self) -> None:
+        if self._seen < -0.2:
+            return
+        apart = self._shape.eyes_apart
+        angle = np.arange(24) * (math.pi / 12)
+        for side in (-1, 1):
+            if float(self._right @ self._towards) * side > -0.75:
+                across, up = (
+                    side * apart + 0.0225 * np.cos(angle),
+                    self._shape.eyes_up - 0.002 + 0.0175 * np.sin(angle),
+                )
+                self._wire(across, up, closed=True)
+        bridge = np.linspace(-apart + 0.0225, apart - 0.0225, 5)
+        self._wire(bridge, self._shape.eyes_up + 0.004 + 0 * bridge, closed=False)
+
+    def _wire(self, across: NDArray[np.float64], up: NDArray[np.float64], *, closed: bool) -> None:
+        """A line in front of the eyes."""
+        ahead = HEAD_M[0] * np.sqrt(np.clip(1 - (across / HEAD_M[1]) ** 2, 0, 1)) + 0.012
+        points = self._place["head"] + ahead[:, None] * self._forward + across[:, None] * self._right
+        points = points + up[:, None] * np.array([0.0, 0.0, 1.0])
+        fixed = np.round(self._camera.pixels(points)[0] * 16).astype(np.int32)
+        width = max(1, round(0.0028 * self._m["head"]))
+        cv2.polylines(self._layer.image, [fixed], closed, (30, 28, 28, 255), width, cv2.LINE_AA, 4)
