@@ -126,6 +126,9 @@ def is_close(posterior: Posterior, close: float = CLOSE) -> bool:
 
 
 def _absent(words: DeviceWords | None, posterior: Posterior, home: HomeView) -> Decision:
+    if posterior.missing == "points_at_nothing" and words is not None and not words.words:
+        text = "Which device do you mean?"  # the words name none, not even "that"
+        return Decision(None, "asked", text, category="unclear", why="no device in the words")
     text = answers.absent(posterior, words, None, home)
     if posterior.missing in ("unknown_speaker", "nobody_said"):
         return Decision(None, "asked", text, category="unclear", why=str(posterior.missing))
