@@ -51,6 +51,7 @@ DONE = {  # act -> what was done to a device
     "start": "started", "close": "closed", "open": "opened", "lock": "locked", "unlock": "unlocked",
     "silence": "turned off",
 }  # fmt: skip
+QUANTITY = {"dim": "the brightness of ", "volume": "the volume of ", "speed": "the speed of "}
 SO = {  # act -> how a device is already
     "on": "on", "off": "off", "pause": "paused", "resume": "at work", "stop": "stopped", "start": "at work",
     "close": "closed", "open": "open", "lock": "locked", "unlock": "unlocked", "silence": "off",
@@ -140,21 +141,18 @@ def done(device: MapDevice, change: Change, home: HomeView) -> str:
     it = the(device, home)
     if change.act in DONE:
         return sentence(f"I {DONE[change.act]} {it}")
-    if change.act == "toggle":
-        return sentence(f"I switched {it}")
-    return sentence(f"I set {it} to {amount(change)}")
+    return sentence(f"I set {QUANTITY.get(change.act, '')}{it} to {amount(change)}")
 
 
 def to_do(device: MapDevice, change: Change, home: HomeView, it: str | None = None) -> str:
     """ "turn the floor lamp off"; it: another word for the device."""
     name = it or the(device, home)
-    verbs = {
-        "on": f"turn {name} on", "off": f"turn {name} off", "silence": f"turn {name} off",
-        "toggle": f"switch {name}", "resume": f"resume {name}",
-    }  # fmt: skip
+    verbs = {"on": f"turn {name} on", "off": f"turn {name} off", "silence": f"turn {name} off"}
     if change.act in verbs:
         return verbs[change.act]
-    return f"{change.act} {name}" if change.act in DONE else f"set {name} to {amount(change)}"
+    if change.act in DONE:
+        return f"{change.act} {name}"
+    return f"set {QUANTITY.get(change.act, '')}{name} to {amount(change)}"
 
 
 def amount(change: Change) -> str:

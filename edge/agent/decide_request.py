@@ -13,7 +13,7 @@ from typing import Any, Literal
 from edge.agent import answers
 from edge.agent.home_view import HomeView, path_of
 from edge.agent.needs import helping
-from edge.agent.plan_orders import ASKED, LIFT, ON, Limit, Wanted, surely, wanted, ways
+from edge.agent.plan_orders import ASKED, LIFT, ON, Limit, Wanted, meant, surely, wanted, ways
 from edge.agent.posterior import Posterior
 from edge.agent.schedules import Contradiction, Scheduled, schedule
 from edge.home.reach import Order
@@ -191,21 +191,23 @@ def _tell(intent: Intent, device: MapDevice, home: HomeView, sure: float) -> Dec
 
 
 def _act(intent: Intent, device: MapDevice, home: HomeView, sure: float) -> Decision:
-    change = intent.orders[0].change
+    changes = [meant(device, order.change) for order in intent.orders]
     goal: dict[str, Value] = {}
-    for order in intent.orders:
-        found = wanted(device, order.change)
+    for change in changes:
+        found = wanted(device, change)
         if isinstance(found, Limit):
             return Decision(device.id, "refused", found.words, category="physical_limit", why="beyond it")
         goal |= found.attributes
     if Wanted(goal).holds(device.attributes):
-        return Decision(device.id, "already", answers.already(device, change, home), why="nothing to change")
+        return Decision(
+            device.id, "already", answers.already(device, changes[0], home), why="nothing to change"
+        )
     away = any(device.attributes.get(path) is None for path in goal)  # it does not say how it is: send anyway
     orders = surely(device, goal, device.attributes) if away else ways(device, goal)
     if orders is None:
-        text = answers.sentence(f"I know no way to {answers.to_do(device, change, home)}")
+        text = answers.sentence(f"I know no way to {answers.to_do(device, changes[0], home)}")
         return Decision(device.id, "refused", text, category="physical_limit", why="no command leads there")
-    say = " ".join(answers.done(device, order.change, home) for order in intent.orders)
+    say = " ".join(answers.done(device, change, home) for change in changes)
     calls = tuple(map(call_of, orders))
     return Decision(device.id, "done", say, calls, {device.id: goal}, why=f"posterior {sure:.2f}")
 
@@ -223,7 +225,10 @@ def _schedule(intent: Intent, device: MapDevice, home: HomeView, sure: float) ->
     for one in found:
         calls += _calls_of(one, device)
     told = " ".join(one.say for one in found)
-    return Decision(device.id, "done", told, tuple(calls), {}, why=f"posterior {sure:.2f}")
+    now = {path: value for one in found if one.now for path, value in one.goal.items()}
+    return Decision(
+        device.id, "done", told, tuple(calls), {device.id: now} if now else {}, why=f"posterior {sure:.2f}"
+    )
 
 
 def _calls_of(one: Scheduled, device: MapDevice) -> list[Call]:

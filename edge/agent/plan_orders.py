@@ -98,8 +98,10 @@ GENERIC: dict[str, Act] = {
 
 
 def meant(device: MapDevice, change: Change) -> Change:
-    """The change as it is for this device: generic percents and degrees, and steps as values."""
+    """The change as it is for this device: generic percents and degrees, steps and toggles as values."""
     act = change.act
+    if act == "toggle":
+        return replace(change, act="off" if value_of(device, ON) else "on")
     if act == "dim" and path_of(device, LEVEL) is None and device.type not in LIGHTS:
         act = next((known for name, known in GENERIC.items() if path_of(device, name)), act)
     elif act == "dim" and is_media(device):
@@ -127,7 +129,7 @@ def wanted(device: MapDevice, change: Change) -> Wanted | Limit:
     """What the device must become; a Limit when it never can."""
     change = meant(device, change)
     act, value = change.act, change.value
-    if act in ("on", "off", "toggle"):
+    if act in ("on", "off"):
         return _power(device, act)
     if act == "silence":
         muted = path_of(device, MUTED)
@@ -157,7 +159,7 @@ def _cannot(device: MapDevice, what: str) -> str:
 def _power(device: MapDevice, act: str) -> Wanted | Limit:
     path = path_of(device, ON)
     if path is not None:
-        return Wanted({path: not device.attributes[path] if act == "toggle" else act == "on"})
+        return Wanted({path: act == "on"})
     if (path := path_of(device, MODE)) is not None:  # a heat pump: its mode is what is switched
         return Wanted({path: HEAT if act == "on" else 0})
     if (path := path_of(device, RUN_MODE)) is not None:
@@ -166,7 +168,7 @@ def _power(device: MapDevice, act: str) -> Wanted | Limit:
         return Wanted({path: int(act == "on")})
     if path_of(device, LIFT) is not None:
         return Limit(f"The {device.name} can be opened and closed; it cannot be switched {act}.")
-    return Limit(_cannot(device, f"be switched {'on or off' if act == 'toggle' else act}"))
+    return Limit(_cannot(device, f"be switched {act}"))
 
 
 def _level(device: MapDevice, act: str, value: float | None) -> Wanted | Limit:

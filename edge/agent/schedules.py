@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Literal
@@ -12,9 +12,10 @@ from dsp.errors import InputError
 from edge.agent import answers
 from edge.agent.grounding import ground_device
 from edge.agent.home_view import HomeView, value_of
-from edge.agent.plan_orders import CYCLE, ROBOT, Limit, afterwards, surely, wanted
+from edge.agent.plan_orders import CYCLE, ROBOT, Limit, afterwards, meant, surely, wanted
 from edge.home.errors import HomeError
 from edge.home.reach import Order as HomeOrder
+from edge.home.schema import Value
 from edge.language.intent import Moment, Order
 from edge.perception.room_map import MapDevice
 from recordings.plan.spoken import clock_time, minutes
@@ -40,13 +41,14 @@ class Contradiction:
 @dataclass(frozen=True, slots=True)
 class Scheduled:
     """Orders for one time: start_time ("YYYY-MM-DD HH:MM:SS" of the home) or `when` (an appliance's end);
-    now: at once. say: what is told."""
+    now: at once. say: what is told. goal: what the orders bring about."""
 
     orders: tuple[HomeOrder, ...]
     say: str
     start_time: str | None = None
     when: dict[str, Any] | None = None
     now: bool = False
+    goal: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def schedule(
     time = _Time(now=True)
     found: list[Scheduled] = []
     for number, order in enumerate(orders):
+        order = replace(order, change=meant(device, order.change))
         goal = wanted(device, order.change)
         if isinstance(goal, Limit):
             return goal
@@ -91,7 +94,8 @@ def schedule(
             after = {**state, **goal.attributes}
         state = after
         it = answers.the(device, home) if number == 0 else "it"
-        found.append(_scheduled(tuple(steps), order, time, it, device, home))
+        one = _scheduled(tuple(steps), order, time, it, device, home)
+        found.append(replace(one, goal=goal.attributes))
     return found
 
 
@@ -100,7 +104,7 @@ def _scheduled(
 ) -> Scheduled:
     do = answers.to_do(device, order.change, home, it)
     if time.now:
-        return Scheduled(steps, answers.sentence(f"I {do}"), now=True)
+        return Scheduled(steps, answers.done(device, order.change, home), now=True)
     if time.anchor is not None:
         after_s = round(60 * time.in_min)
         wait = f"{minutes(round(time.in_min))} after" if after_s else "as soon as"

@@ -173,6 +173,17 @@ def test_schedules_run_at_their_time() -> None:
     assert seen == [True, False, False, True]
 
 
+def test_words_tell_what_was_done_by_how_much() -> None:
+    den = Den()
+    assert den.hear("Make the radio a bit louder.").say == "I set the volume of the radio to 30 percent."
+    assert den.hear("Toggle the floor lamp.").say == "I turned off the floor lamp."
+    both = den.hear("Turn on the floor lamp for ten minutes.")
+    assert both.say == "I turned on the floor lamp. I will turn it off at ten past nine in the morning."
+    assert both.expect == {"floor lamp": {ON: True}} and den.state("floor lamp") is True
+    den.simulation.advance(660)
+    assert den.state("floor lamp") is False
+
+
 def test_waits_for_the_end_of_an_appliance() -> None:
     den = Den()  # a normal programme takes 60 minutes
     den.hear("Turn off the floor lamp five minutes after the washing machine is done.")

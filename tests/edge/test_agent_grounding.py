@@ -67,7 +67,7 @@ LEFT, RIGHT = (3.0, 2.0, 1.0), (3.0, -2.0, 1.0)
 
 def test_arm_tells_two_lamps_apart_and_none_without_an_arm():
     home = home_of(lamp("red lamp", LEFT), lamp("green lamp", RIGHT))
-    intent = Intent("turn that off", "Q2", DeviceWords("G1"), orders=TURN_OFF)
+    intent = Intent("turn that off", "Q2", DeviceWords("G1", "that"), orders=TURN_OFF)
     for name, place in (("red_lamp", LEFT), ("green_lamp", RIGHT)):
         posterior = ground(intent, {"pointing": found(arm((1.5, 0.0, 1.3), place))}, home)
         assert posterior.best is not None and posterior.best.device_id == name
