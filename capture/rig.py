@@ -187,8 +187,9 @@ class Virtual(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     """The virtual room's settings; used when a source is `virtual`."""
 
     seed: Annotated[int, Meta(ge=0)] = 0
-    # One request about a device | somebody keeps talking | an item of a shooting plan (only with one).
-    scene: Literal["request", "talk", "staged"] = "request"
+    # One request about a device | somebody points and asks, again and again | somebody keeps talking |
+    # an item of a shooting plan (only with one).
+    scene: Literal["request", "point", "talk", "staged"] = "request"
     rt60_s: Annotated[float, Meta(ge=0, le=3)] = 0.3
     snr_db: Annotated[float, Meta(ge=-20, le=100)] = 30.0  # talker against sensor noise
     drift_ppm: Annotated[float, Meta(ge=-1000, le=1000)] = 0.0  # of the virtual microphone's clock

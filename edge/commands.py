@@ -51,15 +51,21 @@ def live(
     ] = False,
     record: Annotated[bool, typer.Option("--record", help="write an episode as well")] = False,
     scene: Annotated[
-        str | None, typer.Option(help="virtual room: request or talk; default: the rig's, built-in rig: talk")
+        str | None,
+        typer.Option(
+            help="virtual room: request, point or talk; default: the rig's, built-in: talk (--agent: point)"
+        ),
     ] = None,
     console: Annotated[
         bool, typer.Option("--console/--no-console", help="serve the console, a web page (endpoints.console)")
     ] = True,
     with_agent: Annotated[
         bool,
-        typer.Option("--with-agent", help="run `hearth agent` beside it, restarted when it hangs"),
+        typer.Option("--agent", "--with-agent", help="run `hearth agent` beside it, restarted when it hangs"),
     ] = False,
+    policy: Annotated[
+        str, typer.Option(help="of --agent: generic, memory or llm (see `hearth agent`)")
+    ] = "generic",
     log: Annotated[
         str, typer.Option(help="form of the log lines on stderr: auto, human, journal, json")
     ] = "auto",
@@ -76,7 +82,7 @@ def live(
     from edge.service import logs
     from edge.service.attend import attended
 
-    the_rig = _live_rig(rig, scene)
+    the_rig = _live_rig(rig, scene, with_agent)
     form = logs.set_up(log, the_rig.log.level)
     say = logs.sayer(form)
     check_ready(the_rig, record)
@@ -91,8 +97,8 @@ def live(
             serving(the_rig.endpoints.console_address if console else None, service, say) as page,
             attended(
                 service,
-                lambda: _live_rig(rig, scene),
-                agent=["--log", form] if with_agent else None,
+                lambda: _live_rig(rig, scene, with_agent),
+                agent=_agent_options(the_rig, form, policy) if with_agent else None,
                 say=say,
                 changed=lambda changed, keys: _show_room(page, opened, changed, keys),
             ) as attendance,
@@ -131,18 +137,30 @@ def _show_room(page: ConsoleProcess | None, opened: OpenedRig, rig: Rig, keys: t
         page.renew(settings_of(opened, rig))
 
 
-def _live_rig(path: Path | None, scene: str | None) -> Rig:
-    """The rig, with the scene asked for; the built-in rig talks, because a request is over in 12 seconds."""
+def _agent_options(rig: Rig, form: str, policy: str) -> list[str]:
+    """Of the agent that runs beside a rig: its profiles are those of the rig's data folder."""
+    options = ["--log", form, "--policy", policy]
+    folder = Path(rig.storage.folder)
+    if (folder / "biometrics").is_dir():
+        options += ["--profiles", str(folder.absolute())]
+        if "virtual" in (rig.microphone.source, rig.camera.source):
+            options.append("--virtual-people")
+    return options
+
+
+def _live_rig(path: Path | None, scene: str | None, with_agent: bool = False) -> Rig:
+    """The rig, with the scene asked for; the built-in rig talks, because a request is over in 12 seconds, or
+    points and asks where an agent listens."""
     import msgspec
 
     from capture.rig import load_rig
     from dsp.errors import InputError
 
-    if scene not in (None, "request", "talk"):
-        raise InputError(f"--scene is request or talk, not {scene!r}")
+    if scene not in (None, "request", "point", "talk"):
+        raise InputError(f"--scene is request, point or talk, not {scene!r}")
     rig = load_rig(path)
     if scene is None and path is None and not Path("rig.yaml").is_file():
-        scene = "talk"
+        scene = "point" if with_agent else "talk"
     if scene is None:
         return rig
     if "virtual" not in (rig.microphone.source, rig.camera.source):

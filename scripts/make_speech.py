@@ -45,6 +45,7 @@ REQUESTS = {
     "turn_off_fan_right": "Turn off the fan on my right.",
     "turn_off_fan_left": "Turn off the fan on my left.",
 }
+POINTING = {"turn_that_off": "Turn that off.", "turn_that_on": "Turn that on."}
 TALK = {
     "talk_1": "I walk around this room and keep talking, so that you can follow me.",
     "talk_2": "The kettle is still warm, and the window is open.",
@@ -69,6 +70,7 @@ def main() -> None:
     for voice, sentences in (
         ("joe", {**REQUESTS, **TALK}),
         ("espeak", {key: REQUESTS[key] for key in ESPEAK}),
+        ("joe", POINTING),
     ):
         for key, text in sentences.items():
             name = f"{key}_{voice}.flac"
@@ -95,7 +97,7 @@ def main() -> None:
                 if wav.is_file():
                     _write(wav, FOLDER / name)
             if (FOLDER / name).is_file():
-                kind = "request" if key in REQUESTS else "talk"
+                kind = "talk" if key in TALK else "request"
                 index.append({"file": name, "key": key, "text": text, "voice": voice, "kind": kind})
     (FOLDER / "index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
     total = sum(path.stat().st_size for path in FOLDER.glob("*.flac"))

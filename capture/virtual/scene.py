@@ -168,7 +168,8 @@ class VirtualScene:
 
     def episode_fields(self) -> dict[str, Any]:
         """Fields of `recordings.profile.Profile`: grounding, query, feasibility, request, speaker,
-        target_device, goal and home, as the scene began. A "talk" scene has only home and speaker."""
+        target_device, goal and home, as the scene began. Scenes without end have only home and
+        speaker."""
         devices = tuple(
             DeviceState(
                 id=d.id,
@@ -249,8 +250,12 @@ def build_scene(rig: Rig) -> VirtualScene:
     if rig.virtual.scene == "staged":
         raise InputError(
             "`virtual.scene: staged` is what `hearth session` makes of the items of a plan; a rig of your own"
-            " has the scene request or talk"
+            " has the scene request, point or talk"
         )
+    if rig.virtual.scene == "point":
+        from capture.virtual.pointing_scene import pointing_scene
+
+        return pointing_scene(rig)
     return _request_scene(rig) if rig.virtual.scene == "request" else _talk_scene(rig)
 
 
@@ -262,7 +267,7 @@ def _request_scene(rig: Rig) -> VirtualScene:
     duration_s = math.ceil(((asked + len(voice)) / RATE_HZ + ANSWER_SECONDS) * 10) / 10
     towards_rig = np.asarray(rig.microphone.position_m) - plan.mouth_m
     facing = towards_rig[:2] / np.linalg.norm(towards_rig[:2])
-    response = _respond(rig, plan.mouth_m, facing=np.array([facing[0], facing[1], 0.0]), omni=TALKER_OMNI)
+    response = respond(rig, plan.mouth_m, facing=np.array([facing[0], facing[1], 0.0]), omni=TALKER_OMNI)
     talker = convolve(voice, response)
     if rig.virtual.talker_m is None:
         talker *= np.float32(gain_to(TALKER_DBFS, talker[:, 0]))
@@ -274,8 +279,8 @@ def _request_scene(rig: Rig) -> VirtualScene:
         "talker", "talker", path, activity_pattern(voice), asked / RATE_HZ + travel_s(path),
         text=plan.utterance.text,
     )  # fmt: skip
-    device_stems, device_truths = _device_stems(rig, plan.kinds, plan.states)
-    stems += device_stems
+    sounding, device_truths = device_stems(rig, plan.kinds, plan.states)
+    stems += sounding
     mouth = envelope(voice)
 
     def figure(time_s: float) -> Figure:
@@ -310,7 +315,7 @@ def _talk_scene(rig: Rig) -> VirtualScene:
         if not np.any(np.abs(piece) > 1e-4):
             continue
         mouth_m, facing, _ = way(centre / RATE_HZ)
-        response = _respond(rig, mouth_m, facing=np.array([*facing, 0.0]), omni=TALKER_OMNI)
+        response = respond(rig, mouth_m, facing=np.array([*facing, 0.0]), omni=TALKER_OMNI)
         heard = convolve(piece, response)
         np.add.at(stem, (np.arange(len(heard)) + centre - step) % len(voice), heard)
     stem *= np.float32(gain_to(TALKER_DBFS, stem[:, 0]))
@@ -324,8 +329,8 @@ def _talk_scene(rig: Rig) -> VirtualScene:
     )
     states = {d.id: off(d.type) for d in rig.room.devices}
     kinds = {d.id: KIND_OF_TYPE[d.type] for d in rig.room.devices if d.type in KIND_OF_TYPE}
-    device_stems, device_truths = _device_stems(rig, kinds, states)
-    stems += device_stems
+    sounding, device_truths = device_stems(rig, kinds, states)
+    stems += sounding
     opening = envelope(voice)
 
     def figure(time_s: float) -> Figure:
@@ -358,9 +363,10 @@ def set_conditions(truth: Truth, rig: Rig) -> float:
     return float(10 ** ((TALKER_DBFS - virtual.snr_db) / 20))
 
 
-def _respond(
+def respond(
     rig: Rig, place_m: Any, facing: NDArray[np.float64] | None = None, omni: float = 1.0
 ) -> NDArray[np.float32]:
+    """What the room makes of a source at a place: the response of the rig's microphone, (n, 4) AmbiX."""
     microphone = rig.microphone
     return foa_response(
         rig.room.size_m, place_m, microphone.position_m, rig.virtual.rt60_s, RATE_HZ,
@@ -388,7 +394,7 @@ def gain_to(dbfs: float, w: NDArray[np.floating]) -> float:
 def slate_stem(rig: Rig, response: NDArray[np.float32] | None = None) -> Stem:
     """The beeps as they are heard. response: of the room from the slate's place, where it is known."""
     beep = slate_beep(SLATE_SECONDS)
-    heard = convolve(beep, _respond(rig, slate_place(rig)) if response is None else response)
+    heard = convolve(beep, respond(rig, slate_place(rig)) if response is None else response)
     heard *= np.float32(10 ** (SLATE_DBFS / 20) / np.sqrt(np.mean(heard[: len(beep), 0] ** 2)))
     starts = [round(t * RATE_HZ) for t in SLATE_TIMES_S]
     both = np.zeros((starts[-1] - starts[0] + len(heard), 4), np.float32)
@@ -404,7 +410,7 @@ def slate_truth(rig: Rig) -> SourceTruth:
     return SourceTruth("slate", "slate", path, pattern, travel_s(path), sound="beep")
 
 
-def _device_stems(
+def device_stems(
     rig: Rig, kinds: Mapping[str, Literal["hum", "beep", "spin", "music"]], states: Mapping[str, Any]
 ) -> tuple[list[Stem], list[SourceTruth]]:
     """One endless stem for every device that can sound, heard when its state says so."""
@@ -412,7 +418,7 @@ def _device_stems(
     devices: list[Device] = [d for d in rig.room.devices if d.id in kinds]
     for number, device in enumerate(devices):
         dry = device_loop(device.type, kinds[device.id], rig.virtual.seed * 101 + number)
-        heard = convolve_loop(dry, _respond(rig, device.position_m, front_of(device, rig), DEVICE_OMNI))
+        heard = convolve_loop(dry, respond(rig, device.position_m, front_of(device, rig), DEVICE_OMNI))
         heard *= np.float32(gain_to(DEVICE_DBFS, heard[:, 0]))
         path = standing(rig, device.position_m)
         under_way = int(travel_s(path) * RATE_HZ)  # nothing is heard before the direct sound is there

@@ -144,10 +144,12 @@ def _at_hangup(manager: ServiceManager, reloader: Reloader) -> Iterator[None]:
 
 
 def _log_event(header: Header) -> None:
-    """What happens is in the log, too: with its fields, for those who read it by machine."""
+    """What happens is in the log, too: with its fields, for those who read it by machine. Not the evidence
+    of an agent, which is long: that is on the stream, in episodes and in the agent's trace."""
     if header.stream != "event":
         return
     data: dict[str, Any] = {**header.data, "t_ns": header.t_ns}
     kind = str(data.pop("kind", "event"))
+    data.pop("evidence", None)
     level = logging.WARNING if kind in TROUBLE else logging.INFO
     log.log(level, "event %s", kind, extra=logs.fields(**data))
