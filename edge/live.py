@@ -418,6 +418,8 @@ class LiveService:
             self.publisher,
             calibrations=self.opened.calibrations,
             guard=Guard(home if isinstance(home, Home) else home.home),
+            # A twin begins anew with each run, and what was scheduled for it with it.
+            kept=None if isinstance(home, Home) else Path(self.rig.storage.folder) / "home_schedule.json",
         )
         self.home_service = service
         scene = self.opened.scene

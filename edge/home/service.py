@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from capture.blocks import monotonic_ns
@@ -13,6 +14,7 @@ from edge.home.bridge import BridgeHome
 from edge.home.clock import FORM, TICKS_PER_S, HomeClock, RealTime
 from edge.home.describe import room_map
 from edge.home.errors import HomeError
+from edge.home.kept_schedule import KeptSchedule
 from edge.home.schema import Value
 from edge.home.simulation import Simulation
 from edge.home.timeline import Timeline
@@ -78,6 +80,8 @@ class HomeService:
     guard: is asked before every action and told of every event (`edge.safety.guard.Guard`); what it finds is
         published as events of kind "safety".
 
+    kept: file in which the schedule outlives a restart; what it holds is scheduled again at once.
+
     The reports of agents (`agent.*`, see `edge.home.agent_desk`) are answered here too: they name devices.
 
     Errors of the home travel as their type (DEVICE_NOT_FOUND, ...) with the text. Every change publishes the
@@ -99,6 +103,7 @@ class HomeService:
         calibrations: Calibrations | None = None,
         real_time: bool = True,
         guard: Guard | None = None,
+        kept: Path | None = None,
     ) -> None:
         self.rig = rig
         self._guard = guard
@@ -110,6 +115,7 @@ class HomeService:
         self.home = self.simulation.home
         self._household, self._calibrations = household, calibrations
         self._publisher = publisher
+        self._kept = None if kept is None else KeptSchedule(kept)
         self._clock = RealTime(_Passing(self.simulation, self._passed)) if real_time else None
         self.workflows = Workflows(self.simulation, self._workflow_changed)
         self.home.listen(self._changed)
@@ -120,6 +126,8 @@ class HomeService:
             answer = self.all_workflows if name == "workflows" else getattr(self, name)
             server.register(f"home.{name}", answer)
         self.desk = AgentDesk(self.home, server, publisher, self._watch)
+        if self._kept is not None:
+            self._kept.restore(self.workflows)
         self._publish_state({})
 
     def start(self) -> HomeService:
@@ -295,6 +303,8 @@ class HomeService:
 
     def _changed(self, device_id: str, changed: dict[str, Value]) -> None:
         self._publish_state({device_id: changed})
+        if self._kept is not None:
+            self._kept.retry(self.workflows)
         self._watch("home", {"changed": {device_id: changed}})
 
     def _passed(self) -> None:
@@ -315,6 +325,8 @@ class HomeService:
 
     def _workflow_changed(self, workflow: Workflow) -> None:
         self._event_of("workflow", workflow.to_dict(self.simulation))
+        if self._kept is not None:
+            self._kept.save(self.workflows)
 
     def _event_of(self, kind: str, data: dict[str, Any]) -> None:
         self._publish_event(kind, data)

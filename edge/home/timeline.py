@@ -196,6 +196,13 @@ def beyond(value: float, above: float | None, below: float | None) -> bool:
     return (above is not None and value > above) or (below is not None and value < below)
 
 
+def at_rest(state: Mapping[str, Any]) -> bool:
+    """Whether an appliance is known not to work; one whose state is not known yet is neither."""
+    paths = ("1.OperationalState.OperationalState", "1.RVCOperationalState.OperationalState")
+    known = [state.get(path) for path in (*paths, "1.ValveConfigurationAndControl.CurrentState")]
+    return any(one is not None for one in known) and not works(state)
+
+
 def works(state: Mapping[str, Any]) -> bool:
     """Whether an appliance is in the middle of its work, running or paused, or a valve open."""
     return state.get("1.ValveConfigurationAndControl.CurrentState") == 1 or any(

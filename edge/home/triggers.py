@@ -94,9 +94,12 @@ def _refusal(text: str) -> HomeError:
     return HomeError("VALIDATION_ERROR", text)
 
 
-def checked_trigger(when: Any, timeline: Timeline) -> Trigger:
-    """A trigger as it is on the wire. Raises HomeError VALIDATION_ERROR for another form, *_NOT_FOUND for
-    what the home does not have, INVALID_STATE for an appliance that does not run."""
+def checked_trigger(when: Any, timeline: Timeline, restoring: bool = False) -> Trigger:
+    """A trigger as it is on the wire. restoring: an appliance need not run any more.
+
+    Raises HomeError VALIDATION_ERROR for another form, *_NOT_FOUND for what the home does not have,
+    INVALID_STATE for an appliance that does not run.
+    """
     if not isinstance(when, Mapping):
         raise _refusal(f"when is {FORMS}; not {when!r}")
     after = when.get("after_s", 0)
@@ -106,7 +109,7 @@ def checked_trigger(when: Any, timeline: Timeline) -> Trigger:
     tests = set(when) & {"equals", "above", "below"}
     subject = set(when) - tests - {"after_s"}
     if subject == {"ended"} and not tests:
-        return _of_appliance(when, ticks, timeline)
+        return _of_appliance(when, ticks, timeline, restoring)
     if ticks < 0:
         raise _refusal("after_s is negative only with `ended`: nobody knows when the rest will be so")
     if subject == {"device_id", "attribute"} and len(tests) == 1:
@@ -116,9 +119,12 @@ def checked_trigger(when: Any, timeline: Timeline) -> Trigger:
     raise _refusal(f"when is {FORMS}; not {dict(when)!r}")
 
 
-def _of_appliance(when: Mapping[str, Any], ticks: int, timeline: Timeline) -> Trigger:
+def _of_appliance(when: Mapping[str, Any], ticks: int, timeline: Timeline, restoring: bool) -> Trigger:
     name = when["ended"]
-    if not works(timeline.home.state(name)):
+    state = timeline.home.state(name)
+    if restoring:
+        return Trigger(dict(when), ended=name, after_ticks=ticks)
+    if not works(state):
         raise HomeError("INVALID_STATE", f"{name} does not run, so it will not end")
     if ticks < 0 and timeline.done_at(name) is None:
         raise HomeError("INVALID_STATE", f"{name} does not tell when it will end: nothing can be before it")

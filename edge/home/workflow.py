@@ -9,7 +9,7 @@ from typing import Any, Literal
 from dsp.errors import InputError
 from edge.home.clock import FURTHEST_TICK, TICKS_PER_S
 from edge.home.errors import HomeError
-from edge.home.timeline import Timeline
+from edge.home.timeline import Timeline, at_rest
 from edge.home.triggers import Trigger, checked_trigger
 
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]
@@ -42,7 +42,7 @@ class Step:
 @dataclass
 class Workflow:
     """results: of each step that was carried out, {"ok": true} or {"ok": false, "error": {type, detail}}.
-    start_tick: None while it waits for its trigger `when`."""
+    start_tick: None while it waits for its trigger `when`. restored: from before a restart."""
 
     id: str
     start_tick: int | None
@@ -51,6 +51,7 @@ class Workflow:
     status: Status = "pending"
     results: list[dict[str, Any]] = field(default_factory=list)
     when: Trigger | None = None
+    restored: bool = False
 
     def to_dict(self, timeline: Timeline) -> dict[str, Any]:
         """Plain data. start_time and start_tick are None while it waits; `when` is there if it has one."""
@@ -131,9 +132,10 @@ class Workflows:
     """
 
     def __init__(self, timeline: Timeline, told: Callable[[Workflow], None] | None = None) -> None:
-        self._timeline = timeline
+        self.timeline = self._timeline = timeline
         self._told = told or (lambda workflow: None)
         self._all: dict[str, Workflow] = {}
+        self._last_number = 0
         timeline.on_due(self._next_tick, self._run_due)
         timeline.on_end(self._ended)
         timeline.home.listen(self._changed)
@@ -187,6 +189,44 @@ class Workflows:
                 )
             return self._add(None, checked, continue_on_error, wanted)
 
+    def restore(self, told: Mapping[str, Any]) -> Workflow:
+        """A workflow that was pending before a restart: workflow_id, steps, start_time or when,
+        continue_on_error. One that was due meanwhile is `failed`: nobody knows whether it is still wanted.
+        An appliance that ended meanwhile has ended now.
+
+        Raises HomeError VALIDATION_ERROR, and *_NOT_FOUND for a trigger of what the home does not have.
+        """
+        name, start, when = told.get("workflow_id"), told.get("start_time"), told.get("when")
+        if not isinstance(name, str) or name in self._all or (start is None and when is None):
+            raise HomeError("VALIDATION_ERROR", f"{name!r} is no workflow that can be restored")
+        steps = checked_steps(told.get("steps"))
+        with self._timeline.home.order:
+            trigger = None if when is None else checked_trigger(when, self._timeline, restoring=True)
+            try:
+                tick = None if start is None else self._timeline.clock.tick_of(start)
+            except InputError as error:
+                raise HomeError("VALIDATION_ERROR", str(error)) from None
+            workflow = Workflow(name, tick, steps, told.get("continue_on_error") is True, when=trigger)
+            workflow.restored = True
+            self.reserve(name)
+            self._all[name] = workflow
+            if tick is not None and tick < self._timeline.tick:
+                detail = f"it was due at {start}, when the home was not running"
+                workflow.results.append({"ok": False, "error": {"type": "TIMEOUT_ERROR", "detail": detail}})
+                self._set(workflow, "failed")
+            else:
+                self._told(workflow)
+                self._ended_meanwhile(workflow)
+        return workflow
+
+    def _ended_meanwhile(self, workflow: Workflow) -> None:
+        """A restored one that waits for an appliance which is known not to run."""
+        when = workflow.when
+        if not workflow.restored or workflow.start_tick is not None or when is None or when.ended is None:
+            return
+        if at_rest(self._timeline.home.state(when.ended)):
+            workflow.start_tick = self._timeline.tick + max(when.after_ticks, 0)
+
     def run_now(self, steps: Any, continue_on_error: bool = False) -> Workflow:
         """Run steps at once. Raises HomeError VALIDATION_ERROR for steps of another form."""
         return self.after(0, steps, continue_on_error)
@@ -216,11 +256,21 @@ class Workflows:
     ) -> Workflow:
         if len(self._all) >= MOST_WORKFLOWS:
             raise HomeError("VALIDATION_ERROR", f"the home keeps {MOST_WORKFLOWS} workflows at most")
-        name = f"workflow_{len(self._all) + 1}"
+        name = f"workflow_{self._next_number()}"
         workflow = Workflow(name, tick, steps, bool(continue_on_error), when=when)
         self._all[workflow.id] = workflow
         self._told(workflow)
         return workflow
+
+    def reserve(self, workflow_id: Any) -> None:
+        """No new workflow gets this id: it is that of one which may still be restored."""
+        number = str(workflow_id).removeprefix("workflow_")
+        if number.isdecimal() and len(number) < 10:
+            self._last_number = max(self._last_number, int(number))
+
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
 
     def _begin(
         self, tick: int, steps: tuple[Step, ...], continue_on_error: bool, when: Trigger | None = None
@@ -264,6 +314,9 @@ class Workflows:
 
     def _changed(self, device_id: str, changed: Mapping[str, Any]) -> None:
         """What waits for this attribute, or for the light of a room, may begin at the next tick."""
+        for workflow, when in self._waiting():
+            if when.ended == device_id:
+                self._ended_meanwhile(workflow)
         for workflow, when in self._waiting():
             if when.heard_from(device_id, changed, self._timeline) and when.holds_now(self._timeline):
                 workflow.start_tick = self._timeline.tick + max(when.after_ticks, 1)
