@@ -85,7 +85,8 @@ def cases_of(root: Path) -> list[Case]:
 def _case(item: PlanItem, plan: Plan, said: Any, findings: Mapping[str, Finding[Any]]) -> Case:
     simulation = simulation_of_home(item.home).simulation
     room = RoomMap(described_home(item, plan))
-    air: dict[str, dict[str, float]] = {name: {**values} for name, values in simulation.rooms().items()}
+    rooms = simulation.rooms().items()
+    air = {name: {str(key): value for key, value in values.items()} for name, values in rooms}
     home = HomeView(room, air)
     intent = None if said is None else understand_speech(said, HomeWords.of(room))
     return Case(item, intent, "" if said is None else said.text, findings, home)

@@ -21,6 +21,8 @@ from edge.agent.memory.order import GenericOrder
 from edge.agent.memory.training import Ground, Lesson, follow, train
 from edge.agent.posterior import Posterior
 
+LEAST_VISITS = 50
+
 
 def lessons_of(cases: Iterable[Case]) -> list[Lesson]:
     """A lesson for every case whose words were understood."""
@@ -68,6 +70,7 @@ def main() -> int:
             print(f"epoch {epoch}: reward {reward:.3f}, return {worth:.3f}", flush=True)
 
     train(lessons, bank, seed=1, epochs=given.epochs, told=told)
+    bank = bank.without_rare(LEAST_VISITS)
     bank.save(given.out)
     for name, folders in (("training", given.folders), ("test", given.test)):
         grounds = [Ground(one) for folder in folders for one in lessons_of(cases_of(folder))]

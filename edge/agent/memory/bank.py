@@ -93,10 +93,21 @@ class MemoryBank:
             visits: dict[str, int] = {}
             for state, told in _items(states, path):
                 entries = dict(_items(told, path))
-                theta[state] = {_action(a, path): _number(v, path) for a, v in _items(entries["theta"], path)}
+                theta[state] = {
+                    _action(a, path): _number(v, path) for a, v in _items(entries.get("theta"), path)
+                }
                 visits[state] = int(_number(entries.get("visits", 0), path))
             procedures[schema] = Procedure(theta, visits)
         return cls(procedures, data.get("source") if isinstance(data.get("source"), dict) else {})
+
+    def without_rare(self, least_visits: int) -> MemoryBank:
+        """The bank without states that training saw less often: what was learnt of them is mostly chance."""
+        kept: dict[Schema, Procedure] = {}
+        for schema, one in self.procedures.items():
+            states = [state for state in one.theta if one.visits.get(state, 0) >= least_visits]
+            visits = {state: one.visits[state] for state in states if state in one.visits}
+            kept[schema] = Procedure({state: one.theta[state] for state in states}, visits)
+        return MemoryBank(kept, self.source)
 
     def table(self, least_visits: int = 1) -> list[dict[str, Any]]:
         """The procedures as rows, the most visited states first: schema, state, visits, action (the most
