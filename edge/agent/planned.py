@@ -16,7 +16,7 @@ from edge.agent.home_view import HomeView
 from edge.agent.loop import Action, Observed, Run, Steps
 from edge.agent.memory import Policy as Order
 from edge.agent.posterior import Posterior
-from edge.language import HomeWords, Intent, understand
+from edge.language import HomeWords, Intent, understand_speech
 
 MOST_TOOLS = 12
 
@@ -37,7 +37,7 @@ class PlannedPolicy:
         if speech is None or speech.value is None or not speech.value.text:
             yield Action("ignore", thought=observed.error or "no words were understood")
             return
-        intent = self.talk.understood(understand(speech.value.text, HomeWords.of(run.scene.room)))
+        intent = self.talk.understood(understand_speech(speech.value, HomeWords.of(run.scene.room)))
         run.trace.add("understood", intent=intent.to_dict())
         if intent.query is None and intent.control is None:
             yield Action("ignore", thought="the words ask for nothing")

@@ -23,6 +23,8 @@ def perception_tools(recogniser: Recogniser, book: ProfileBook | None = None) ->
     book: faces and voices of the household; None: nobody is known. A tool whose network is not installed is
     left out and named in the log.
     """
+    from edge.language import HomeWords
+    from edge.language.expectation import expectation
     from edge.perception.active_speaker import ActiveSpeakerTool
     from edge.perception.device_sound import SoundDirectionTool
     from edge.perception.faces import FaceTool
@@ -34,7 +36,7 @@ def perception_tools(recogniser: Recogniser, book: ProfileBook | None = None) ->
 
     known = book if book is not None else ProfileBook()
     tools: dict[str, Tool[Any]] = {
-        "speech": SpeechTool(recogniser),
+        "speech": SpeechTool(recogniser, lambda room: expectation(HomeWords.of(room))),
         "speaker": OrHeard(ActiveSpeakerTool()),
         "pointing": PointingTool(),
         "facing": FacingOrHeard(FacingTool()),

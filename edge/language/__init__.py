@@ -3,5 +3,16 @@
 from edge.language.home_words import HomeWords
 from edge.language.intent import Change, DeviceWords, Intent, Moment, Need, Order
 from edge.language.understand import understand
+from edge.language.understand_speech import understand_speech
 
-__all__ = ["Change", "DeviceWords", "HomeWords", "Intent", "Moment", "Need", "Order", "understand"]
+__all__ = [
+    "Change",
+    "DeviceWords",
+    "HomeWords",
+    "Intent",
+    "Moment",
+    "Need",
+    "Order",
+    "understand",
+    "understand_speech",
+]

@@ -34,7 +34,8 @@ _CONTROLS: tuple[tuple[Control, str], ...] = (
      r"|confirmed|please do|that is right"
      r"|thats right|that one|thats it|that is it|thats the one|i do|absolutely|definitely|certainly"
       r"|you can|by all means)"
-     r"(?: (?:please|do it|go ahead|do that|that one|that is right|thats right|i am sure|im sure|of course"
+     r"(?: (?:please do|please|do it|go ahead|do that|that one|that is right|thats right|i am sure|im sure"
+      r"|of course"
       r"|exactly|you can))*"),
     ("no", r"(?:no|nope|nah|negative|no way|better not|dont|do not|wrong|no thanks|no thank you|not really"
      r"|rather not|neither|none of them)"

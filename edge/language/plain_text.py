@@ -44,7 +44,13 @@ def plain(text: str) -> str:
     text = text.replace("'", "")
     words = re.findall(r"[a-z]+|\x01?\d+(?:\x00\d+)?", text)
     words = [w.replace("\x00", ":").replace("\x01", "-") for w in words]
-    return " ".join(_numbers(words))
+    said = " ".join(_numbers(words))
+    # A hundred and thirty percent, as recognisers write it: "100 and 30%", "100% and 30%".
+    return re.sub(r"\b([1-9]00)(?: percent)? and (\d\d?)\b(?= percent)", _added, said)
+
+
+def _added(match: re.Match[str]) -> str:
+    return str(int(match[1]) + int(match[2]))
 
 
 def _numbers(words: list[str]) -> list[str]:
@@ -153,3 +159,28 @@ def bare(words: str) -> str:
 def any_of(words: object) -> str:
     """A regular expression for any of these words, longest first."""
     return "|".join(re.escape(word) for word in sorted(map(str, words), key=len, reverse=True))  # type: ignore[call-overload]
+
+
+def spoken(text: str) -> str:
+    """As it is said, for comparing sounds: "45% at 9:30 pm" -> "forty five percent at nine thirty pm"."""
+    words = []
+    for word in plain(text).split():
+        parts = word.removeprefix("-").split(":")
+        if not parts[0].isdigit():
+            words.append(word)
+            continue
+        words += ["minus"] * word.startswith("-")
+        words += [in_words(int(part)) for part in parts if part.isdigit() and part != "00"]
+    return " ".join(words)
+
+
+def in_words(value: int) -> str:
+    """A whole number from 0 to 9999 in words; times like 930 as "nine thirty"."""
+    if value < 20:
+        return _ONES[value]
+    if value < 100:
+        return _TENS[value // 10 - 2] + (f" {_ONES[value % 10]}" if value % 10 else "")
+    hundreds, rest = divmod(value, 100)
+    if value >= 1000 or (rest and value > 300):
+        return f"{in_words(min(hundreds, 99))} {in_words(rest)}".strip()
+    return f"{_ONES[hundreds]} hundred" + (f" and {in_words(rest)}" if rest else "")

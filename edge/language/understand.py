@@ -63,6 +63,8 @@ def _request(text: str, said: str, home: HomeWords) -> Intent:
     device, orders, mention = read_orders(said, home)
     if orders and (mention is None or mention.weight < 1) and need is not None and clear >= CLEAR_NEED:
         orders = ()  # "make it a bit warmer in here"
+    if mention is None and not _begins_as_order(said, home):
+        orders = ()  # "the window is open"
     if orders and not (need is not None and clear >= CLEAR_NEED and not _begins_as_order(said, home)):
         device = device or DeviceWords("G1")
         query: Query = (

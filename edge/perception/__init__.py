@@ -5,7 +5,6 @@ Each tool stands behind an interface with confidence, provenance and time cost: 
 """
 
 from edge.perception.direction import Direction, device_direction, talker_direction
-from edge.perception.request import Request, parse_request
 from edge.perception.room_map import MapDevice, RoomMap
 from edge.perception.speech import FunctionRecogniser, Recogniser, Recognition, load_recogniser
 from edge.perception.utterance import Utterance, UtteranceCutter
@@ -17,7 +16,6 @@ __all__ = [
     "MapDevice",
     "Recogniser",
     "Recognition",
-    "Request",
     "RoomMap",
     "SileroVoice",
     "Utterance",
@@ -26,6 +24,5 @@ __all__ = [
     "VoiceDetector",
     "device_direction",
     "load_recogniser",
-    "parse_request",
     "talker_direction",
 ]

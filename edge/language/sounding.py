@@ -8,7 +8,6 @@ SIGIR 1996, works the same way for names).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
@@ -36,9 +35,9 @@ def _costs() -> NDArray[np.float32]:
     return cost
 
 
-_COST = _costs()
+COST = _costs()
 # Leaving out or adding: word gaps, vowels and h are easily lost, other sounds less so.
-_GAP = np.array([0.3 if c == " " else 0.6 if c in "aeiouAYh" else 0.9 for c in _ALPHABET], np.float32)
+GAP = np.array([0.3 if c == " " else 0.6 if c in "aeiouAYh" else 0.9 for c in _ALPHABET], np.float32)
 
 
 def sounds(words: str) -> NDArray[np.int8]:
@@ -48,6 +47,12 @@ def sounds(words: str) -> NDArray[np.int8]:
     for spelling, sound in _SPELLINGS:
         text = text.replace(spelling, sound)
     return np.array([_CODE[c] for c in text if c in _CODE], np.int8)
+
+
+def sounds_of_all(words: str) -> NDArray[np.int8]:
+    """The sounds of a sentence, word after word, without the gaps between them: nobody hears those."""
+    codes = [sounds(word) for word in words.split()]
+    return np.concatenate(codes) if codes else np.zeros(0, np.int8)
 
 
 @njit(cache=True)
@@ -69,23 +74,4 @@ def _distance(
 
 def distance(one: str, other: str) -> float:
     """Weighted edits between the sounds of two lower-case sentences; 0 for equal ones."""
-    return float(_distance(sounds(one), sounds(other), _COST, _GAP))
-
-
-class Lexicon:
-    """A fixed list of sentences that can be searched by sound."""
-
-    def __init__(self, sentences: Sequence[str]) -> None:
-        self.sentences = list(sentences)
-        self._sounds = [sounds(sentence) for sentence in self.sentences]
-
-    def nearest(self, heard: Sequence[str], count: int) -> list[tuple[str, float]]:
-        """The `count` sentences nearest to any of the heard ones, with the distance per sound, best first."""
-        best = np.full(len(self.sentences), np.inf)
-        for sentence in heard:
-            codes = sounds(sentence)
-            if len(codes):
-                found = [_distance(codes, own, _COST, _GAP) for own in self._sounds]
-                best = np.minimum(best, np.array(found) / len(codes))
-        order = np.argsort(best, kind="stable")[:count]
-        return [(self.sentences[i], float(best[i])) for i in order if np.isfinite(best[i])]
+    return float(_distance(sounds(one), sounds(other), COST, GAP))
