@@ -156,6 +156,19 @@ class ProfileBook:
         on_disk = self._store is not None and self._store.forget(person)
         return bool(gone) or on_disk
 
+    def most_alike(self, measure: Measure) -> float | None:
+        """The best score that a template of one person has against another person, None below two people:
+        what a stranger may well reach who looks or sounds like somebody here."""
+        sets = {key[0]: np.array(t) for key, t in self._templates.items() if key[1:] == _key(measure)}
+        scores = [
+            measure.score(others, template)
+            for person, templates in sets.items()
+            for other, others in sets.items()
+            if other != person
+            for template in templates
+        ]
+        return max(scores) if scores else None
+
     def identify(self, vector: ArrayLike, measure: Measure) -> Identity:
         """Who has this face or voice, vector (d,). Raises InputError for a vector of another length."""
         asked = np.asarray(vector, np.float64)
