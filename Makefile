@@ -3,7 +3,7 @@ PY := .venv/bin/python
 HEARTH := .venv/bin/hearth
 ARGS ?=
 
-.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp bench-capture bench-calibration bench-edge bench-recordings lock clean
+.PHONY: help demo test lint setup setup-test bench bench-main bench-dsp bench-capture bench-calibration bench-edge bench-recordings bench-agent lock clean
 
 help:           ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -38,7 +38,7 @@ format: setup   ## rewrite the code in the project's format
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-main bench-dsp bench-capture bench-calibration bench-edge bench-recordings ## every figure beside its peers (QUICK=1: the short form)
+bench: bench-main bench-dsp bench-capture bench-calibration bench-edge bench-recordings bench-agent ## every figure beside its peers (QUICK=1: the short form)
 
 bench-main: setup ## the main job: kill test, live loss and latency, demo seeds
 	$(PY) -m bench.main
@@ -57,6 +57,10 @@ bench-edge: setup-test ## delivery, security, console and budget of the live pat
 
 bench-recordings: setup-test ## plan, sessions, privacy, releases, processing and scores (ARGS="session": a part)
 	$(PY) -m bench.recordings $(ARGS)
+
+bench-agent: setup-test ## the agent on generated episodes, and its perception tools alone (ARGS="vision audio": parts)
+	sh scripts/voices.sh
+	$(PY) -m bench.agent $(ARGS)
 
 setup:
 	@sh scripts/setup.sh run
