@@ -69,16 +69,23 @@ class RealTime:
             raise InputError(f"the home's clock runs at a speed above 0, up to a million, not {speed}")
         self._simulation, self._speed, self._now = simulation, speed, now
         self._first_tick, self._first_s = simulation.tick, now()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._moving = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def catch_up(self) -> None:
         """Move the simulation to where it should be now; one that is further already stays there, and does
-        what is due there."""
+        what is due there. From within such a move (what is told of it commands the home) it does nothing."""
         with self._lock:
-            past = int((self._now() - self._first_s) * self._speed * TICKS_PER_S + 1e-6)
-            self._simulation.advance_to(max(self._first_tick + past, self._simulation.tick))
+            if self._moving:
+                return
+            self._moving = True
+            try:
+                past = int((self._now() - self._first_s) * self._speed * TICKS_PER_S + 1e-6)
+                self._simulation.advance_to(max(self._first_tick + past, self._simulation.tick))
+            finally:
+                self._moving = False
 
     def start(self) -> RealTime:
         """Begin to move it."""

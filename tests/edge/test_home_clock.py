@@ -147,3 +147,22 @@ def test_the_thread_of_real_time_moves_the_home_and_ends() -> None:
     real.stop()
     tick = sim.tick
     assert tick >= 27000 and sim.tick == tick
+
+
+def test_who_is_told_of_a_change_may_ask_for_the_time_again() -> None:
+    home = Home([HomeDevice("washer", "laundry_washer", "washer", "room")],
+                {"washer": {"1.OnOff.OnOff": True, "1.LaundryWasherMode.CurrentMode": 4}})  # fmt: skip
+    sim = Simulation(home)
+    sim.command("washer", "Start")
+    now = [0.0]
+    real = RealTime(sim, now=lambda: now[0])
+    ticks: list[int] = []
+
+    def told(device_id: str, changed: object) -> None:
+        real.catch_up()
+        ticks.append(sim.tick)
+
+    home.listen(told)
+    now[0] = 2000.0
+    real.catch_up()
+    assert sim.tick == 20000 and ticks[0] == 9000, "the cycle ended at its tick"
