@@ -20,7 +20,7 @@ const sound = new Sound(link);
 const health = new Health();
 const talk = new Talk({
   clock: (t_ms) => new Date(t_ms + utcOffset).toLocaleTimeString([], { hour12: false }),
-  declared: (device) => plan.declared(device),
+  declared: (device, why) => plan.declared(device, why),
   words: (t_ms, text) => sound.word(t_ms, text),
 });
 

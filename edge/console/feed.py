@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dsp.errors import DeviceError
 from dsp.spectrogram import SpectrogramStream
 from edge.console.settings import Eye
+from edge.console.why import why
 from edge.stream import Client, Message
 
 ALWAYS = ("event", "state", "home", "health")
@@ -30,7 +31,6 @@ LOW_DB, HIGH_DB = -82.0, -28.0  # of the spectrogram's colours: mel bands, re a 
 ROWS = 100  # that wait at most for the page: 4 s
 GATHERED = 50  # blocks without a direction: then rows are made all the same
 JUMP_NS = 20_000_000  # between two blocks: sound is missing
-TOP = 4  # candidates of a declaration that are shown
 _LONG = 400  # characters of a text in an event
 
 
@@ -275,17 +275,8 @@ def slim(data: dict[str, Any]) -> dict[str, Any]:
     """An event without what no page shows: evidence may be long."""
     told = {key: _short(value) for key, value in data.items() if key != "evidence"}
     evidence = data.get("evidence")
-    if isinstance(evidence, dict):
-        posterior = evidence.get("posterior")
-        told["candidates"] = [
-            {key: row.get(key) for key in ("device_id", "name", "probability")}
-            for row in (posterior if isinstance(posterior, list) else [])[:TOP]
-            if isinstance(row, dict)
-        ]
-        if isinstance(talker := evidence.get("talker"), dict):
-            told["talker"] = {key: talker.get(key) for key in ("azimuth_deg", "sigma_deg")}
-        if isinstance(evidence.get("reason"), str):
-            told["reason"] = _short(evidence["reason"])
+    if isinstance(evidence, dict) and data.get("kind") == "declared":
+        told |= why(evidence)
     return told
 
 

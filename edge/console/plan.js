@@ -56,6 +56,7 @@ export class Plan {
       this.taken.push([x - 10, y - 10, x + 10, y + 10]);
     }
     for (const device of rig.room.devices) this.device(device);
+    this.why = make(this.svg, "g", { class: "why", "clip-path": "url(#floor-clip)" });
     this.tracks = make(this.svg, "g", {});
     make(this.svg, "text", { class: "scale", x: length * SCALE, y: width * SCALE + 28, "text-anchor": "end" }, `${length} × ${width} m`);
     make(this.svg, "text", { class: "scale", x: 0, y: width * SCALE + 28 }, "grey: seen by the camera");
@@ -119,8 +120,39 @@ export class Plan {
     }
   }
 
-  declared(id) {
+  // why: the evidence of the declaration, drawn until the next request.
+  declared(id, why) {
     for (const [other, group] of this.devices) group.classList.toggle("declared", other === id);
+    if (!this.why) return;
+    this.why.replaceChildren();
+    if (!why) return;
+    const far = 20 * SCALE;
+    const line = (from, way, className, opacity) => {
+      const [x, y] = this.at(from);
+      const to = this.reach(x, y, way) || far;
+      const path = make(this.why, "path", { class: className, d: `M${x.toFixed(1)} ${y.toFixed(1)}L${(x + way[0] * to).toFixed(1)} ${(y + way[1] * to).toFixed(1)}` });
+      path.style.opacity = opacity;
+    };
+    for (const ray of why.rays?.rays ?? []) {
+      // Seen from above; an arm that points up or down leaves a shorter mark than one that lies flat.
+      const flat = Math.hypot(ray.direction[0], ray.direction[1]);
+      if (flat < 0.05) continue;
+      line(why.rays.origin, this.turned(Math.atan2(ray.direction[1], ray.direction[0])), "pointed", Math.max(0.25, ray.share));
+    }
+    if (why.sound_deg !== undefined && this.mic) line(this.mic.position_m, this.turned((why.sound_deg * Math.PI) / 180), "sounded", 0.9);
+    if (why.stands) {
+      const [x, y] = this.at(why.stands);
+      make(this.why, "circle", { class: "stands", cx: x.toFixed(1), cy: y.toFixed(1), r: 11 });
+      if (why.looks_deg !== undefined) {
+        const [dx, dy] = this.turned((why.looks_deg * Math.PI) / 180);
+        make(this.why, "path", { class: "looks", d: `M${x} ${y}L${x + dx * 30} ${y + dy * 30}` });
+      }
+    }
+  }
+
+  // A direction of the room's frame (radians) on the page.
+  turned(angle) {
+    return [Math.cos(angle), -Math.sin(angle)];
   }
 
   heard(doa) {

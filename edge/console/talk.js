@@ -18,7 +18,7 @@ const element = (kind, className, text) => {
 const short = (command) => String(command).split(".").pop();
 
 export class Talk {
-  // clock(t_ms): time of day as text. declared(device or null), words(t_ms, text): for plan and chart.
+  // clock(t_ms): time of day as text. declared(device or null, why), words(t_ms, text): for plan and chart.
   constructor({ clock, declared, words }) {
     this.clock = clock;
     this.declaredOn = declared;
@@ -85,20 +85,39 @@ export class Talk {
     if (event.talker) line.append(element("small", "", ` asked from ${sideways(this.ofMicrophone(event.talker.azimuth_deg))}`));
     box.append(line);
     const candidates = (event.candidates ?? []).filter((c) => c.probability > 0.005);
-    if (candidates.length > 1 || (candidates.length === 1 && candidates[0].device_id !== event.device_id)) {
+    if (candidates.length > 1 || event.none > 0.005 || (candidates.length === 1 && candidates[0].device_id !== event.device_id)) {
       const odds = element("ul", "odds");
       for (const candidate of candidates) {
-        const row = element("li", candidate.device_id === event.device_id ? "chosen" : "");
-        const bar = element("span", "bar");
-        bar.append(element("i"));
-        bar.firstChild.style.width = `${(100 * candidate.probability).toFixed(0)}%`;
-        row.append(element("span", "who", candidate.name ?? this.name(candidate.device_id)), bar, element("span", "share", `${(100 * candidate.probability).toFixed(0)} %`));
+        const row = this.odd(candidate.name ?? this.name(candidate.device_id), candidate.probability, candidate.device_id === event.device_id);
         odds.append(row);
       }
+      if (event.none > 0.005) odds.append(this.odd("none of them", event.none, event.device_id === null));
       box.append(odds);
     }
+    if (event.tools?.length) box.append(this.found(event));
     this.turn.item.append(box);
-    this.declaredOn(event.device_id);
+    this.declaredOn(event.device_id, event);
+  }
+
+  odd(name, probability, chosen) {
+    const row = element("li", chosen ? "chosen" : "");
+    const bar = element("span", "bar");
+    bar.append(element("i"));
+    bar.firstChild.style.width = `${(100 * probability).toFixed(0)}%`;
+    row.append(element("span", "who", name), bar, element("span", "share", `${(100 * probability).toFixed(0)} %`));
+    return row;
+  }
+
+  // What each tool of perception found, and how long it took.
+  found(event) {
+    const list = element("ul", "found");
+    for (const one of event.tools) {
+      const row = element("li", one.confidence > 0 ? "" : "nothing");
+      row.append(element("span", "tool", one.tool.replace("_", " ")), element("span", "", one.text));
+      if (one.ms !== null) row.append(element("small", "", `${one.ms} ms`));
+      list.append(row);
+    }
+    return list;
   }
 
   // Directions of the agent's evidence are in the room's frame.
@@ -161,6 +180,10 @@ export class Talk {
       case "finished": return [`agent is done: ${OUTCOMES[event.outcome] ?? event.outcome}`, "agent"];
       case "ready": return [`${event.agent || "an agent"} is ready`, "agent"];
       case "command": return [`${event.ok ? "" : "refused: "}${short(event.command)} → ${this.name(event.device_id)}`, event.ok ? "home" : "warning"];
+      case "speech": return [event.on ? "somebody begins to speak" : "the speech is over", ""];
+      case "alarm": return [`an alarm tone is heard${detail}`, "warning"];
+      case "stop": case "mute": return [`heard “${event.text ?? event.kind}” and obeyed at once`, "agent"];
+      case "safety": return [`against a rule of the house: ${event.rule ?? event.text ?? event.detail ?? ""}`, "warning"];
       case "recorded": return [`take finished: ${event.path}`, "ok"];
       case "recording_failed": return [`the take failed${detail}`, "fault"];
       case "gap": return (event.flags ?? []).includes("muted") ? ["heard again after the mute", "ok"] : [`${event.lost_frames} samples of sound lost`, "fault"];

@@ -17,6 +17,7 @@ from edge.console.address import Listening, is_loopback, listen
 from edge.console.feed import BANDS, EVENTS, ROWS, Feed, Spectrum, slim
 from edge.console.guard import Guard
 from edge.console.settings import Eye
+from edge.console.why import why
 from edge.stream import Header, Message, Publisher
 from recordings import geometry
 from recordings.camera_model import CameraModel
@@ -187,9 +188,48 @@ def test_long_evidence_is_cut_to_what_is_shown() -> None:
             "evidence": {"posterior": rows, "talker": {"azimuth_deg": 3.0, "support": 1}, "reason": "why"},
         }
     )
-    assert len(json.dumps(told)) < 1500 and len(told["candidates"]) == 4 and told["reason"] == "why"
-    assert told["candidates"][0] == {"device_id": "d0", "name": "x", "probability": 0.1}
-    assert slim({"kind": "heard", "evidence": {"posterior": "nonsense"}})["candidates"] == []
+    assert len(json.dumps(told)) < 1500 and len(told["candidates"]) == 5 and told["reason"] == "why"
+    assert told["candidates"][0] == {"device_id": "d0", "name": "x", "probability": 0.1, "away_deg": None}
+    assert told["talker"] == {"azimuth_deg": 3.0, "sigma_deg": None}
+    assert "evidence" not in slim({"kind": "heard", "evidence": {"recognition": "x" * 1000}})
+
+
+@pytest.mark.parametrize(
+    "nonsense", [None, "x", 3, [], {"value": []}, {"value": {"rays": 3, "origin_m": [1]}}]
+)
+def test_evidence_of_any_agent_is_taken_for_what_it_is(nonsense: Any) -> None:
+    """Other programs declare too, and may say anything."""
+    told = why({"posterior": nonsense, "none": nonsense, "findings": {"pointing": nonsense, "x": nonsense}})
+    assert told["candidates"] == [] and "rays" not in told and "stands" not in told
+    json.dumps(told)
+    assert isinstance(why({"findings": nonsense})["tools"], list)
+
+
+def test_why_tells_what_each_tool_found_and_what_is_drawn() -> None:
+    ray = {"direction": [1.0, 0.0, 0.0], "share": 0.9}
+    told = why(
+        {
+            "none": 0.1,
+            "findings": {
+                "pointing": {
+                    "value": {"origin_m": [1.0, 2.0, 1.4], "rays": [ray], "who": "left"},
+                    "confidence": 0.8, "seconds": 0.0251,
+                },
+                "speaker": {"value": {"position_m": [1, 2, 1.5], "direction": {"azimuth_deg": 80.0}}},
+                "facing": {"value": {"azimuth_deg": -87.1, "sigma_deg": 7.0}},
+                "voice": {"value": None, "why": "nobody's voice is enrolled"},
+                "face": {"value": {"person": "anna", "score": 0.7}},
+            },
+        }
+    )  # fmt: skip
+    assert told["rays"] == {"origin": [1.0, 2.0, 1.4], "rays": [ray]}
+    assert (told["stands"], told["looks_deg"], told["none"]) == ([1.0, 2.0, 1.5], -87.1, 0.1)
+    assert told["talker"]["azimuth_deg"] == 80.0
+    assert [(one["tool"], one["text"], one["ms"]) for one in told["tools"]] == [
+        ("pointing", "points with the left arm", 25), ("speaker", "stands at 1.0, 2.0 m", None),
+        ("facing", "looks to -87° in the room, ± 7°", None), ("voice", "nobody's voice is enrolled", None),
+        ("face", "anna", None),
+    ]  # fmt: skip
 
 
 def until(happens: Any, timeout_s: float = 15.0) -> None:

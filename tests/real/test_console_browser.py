@@ -104,12 +104,19 @@ def shows_the_rest(browser: Browser, service: LiveService) -> None:
     desk.ready("an agent")
     desk.heard("turn <b>on</b> the fan")
     candidates = [{"device_id": "fan_1", "name": "standing fan", "probability": 0.9}]
-    desk.declare("fan_1", {"posterior": candidates, "talker": {"azimuth_deg": 90.0, "sigma_deg": 5.0}})
+    voice = {"value": {"position_m": [1.5, 1.5, 1.5], "direction": {"azimuth_deg": 90.0, "sigma_deg": 5.0}}}
+    arm = {"origin_m": [1.5, 1.5, 1.4], "rays": [{"direction": [1.0, 0.2, 0.0], "share": 0.8}], "who": "left"}
+    pointing = {"value": arm, "confidence": 0.9, "seconds": 0.03}
+    findings = {"speaker": voice, "pointing": pointing}
+    desk.declare("fan_1", {"posterior": candidates, "none": 0.1, "findings": findings})
     desk.say("The fan is on.")
     desk.finish("The fan is on.", "done")
     browser.until("document.querySelectorAll('.turn .chip').length === 1")
     turn = browser.evaluate("document.querySelector('.turn').innerText")
     assert "turn <b>on</b> the fan" in turn and "standing fan" in turn and "straight ahead" in turn
+    assert "none of them" in turn and "points with the left arm" in turn and "30 ms" in turn
+    drawn = "['pointed', 'stands'].map((name) => document.querySelectorAll(`#plan .why .${name}`).length)"
+    assert browser.evaluate(drawn) == [1, 1]
 
 
 def fits_a_phone(browser: Browser) -> None:
