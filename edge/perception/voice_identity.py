@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsp.errors import InputError, MissingDependency
-from edge.perception.direction import talker_direction
+from edge.perception.active_speaker import talker_heard
 from edge.perception.profiles import Identity, Measure, ProfileBook
 from edge.perception.speech import SPEECH_RATE_HZ, at_speech_rate
 from edge.perception.tools import Finding, Scene, Stopwatch
@@ -114,7 +114,7 @@ def talker_sound(scene: Scene) -> F32:
     import dsp
 
     utterance, yaw = scene.utterance, scene.room.microphone_yaw_deg
-    talker = scene.shared("talker direction", lambda: talker_direction(utterance, yaw))
+    talker = talker_heard(scene)
     foa = np.ascontiguousarray(utterance.foa[utterance.voiced][: round(MOST_VOICED_S * RATE_HZ)])
     if talker is None or not len(foa):
         return np.ascontiguousarray(foa[:, 0])
