@@ -40,13 +40,15 @@ class RequestExpectation:
 
     prompt = PROMPT
 
-    def said_so(self, reading: str) -> bool:
-        """Whether the reading is a sentence of the grammar, or a control word."""
+    def said_so(self, reading: str) -> str | None:
+        """The sentence of the grammar that a reading is ("off pause" for "of pause"), or a control word."""
         if understand(reading, self.home).control is not None:
-            return True
+            return reading
         said = spoken(reading)
-        found = self._graph.nearest(said, 1)
-        return bool(found) and found[0][1] / max(len(sounds_of_all(said)), 1) <= SAME and self.whole(reading)
+        for sentence, distance in self._graph.nearest(said, 1):
+            if distance / max(len(sounds_of_all(said)), 1) <= SAME and self.whole(sentence):
+                return sentence
+        return None
 
     def whole(self, reading: str) -> bool:
         """Whether the reading is a request or a control word in words that are expected, with nothing odd."""

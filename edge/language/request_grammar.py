@@ -29,7 +29,7 @@ _ENDS = (
     "on", "off", "(to|at|on|to a brightness of|run at|cool down to) <number> (percent [volume]|degrees"
      "|degree{0.3})",
     "on pause", "off pause", "carry on", "resume", "to a stop", "completely", "halfway",
-    "in the half closed position", "half closed", "half open", "stop{0.3}", "down{0.3}", "up{0.3}",
+    "in the half closed position", "half closed", "half open", "stop{0.3}", "down{1.5}", "up{1.5}",
     "quiet{0.3}",
 )  # fmt: skip
 _POLITE = (

@@ -53,14 +53,15 @@ class Recogniser(Protocol):
 class Expectation(Protocol):
     """What may be asked in a home, for a recogniser (`edge.language.expectation`).
 
-    prompt: requests as examples. said_so: the reading is word for word what is expected, or a control word.
-    whole: it is a request with no odd word. nearest: requests of different meaning that sound like the
-    readings, with the distance per sound (0: the same, 1: nothing alike), nearest first.
+    prompt: requests as examples. said_so: the sentence that a reading is, in its right spelling, where it is
+    expected or a control word. whole: the reading is a request with no odd word. nearest: requests of
+    different meaning that sound like the readings, with the distance per sound (0: the same, 1: nothing
+    alike), nearest first.
     """
 
     @property
     def prompt(self) -> str: ...
-    def said_so(self, reading: str) -> bool: ...
+    def said_so(self, reading: str) -> str | None: ...
     def whole(self, reading: str) -> bool: ...
     def nearest(self, readings: Sequence[str], count: int) -> list[tuple[str, float]]: ...
 

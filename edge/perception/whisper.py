@@ -110,8 +110,9 @@ class WhisperRecogniser:
         if expectation is None:
             return self._result(heard, confidence, None, heard, others, started)
         for text, score in readings:
-            if score >= logprob - NEAR_BEST and expectation.said_so(text):
-                return self._result(text, float(np.exp(min(score, 0.0))), True, heard, others, started)
+            said = expectation.said_so(text) if score >= logprob - NEAR_BEST else None
+            if said is not None:
+                return self._result(said, float(np.exp(min(score, 0.0))), True, heard, others, started)
         scored = self._score(encoded, len(x), [text for text, _ in readings], expectation)
         if scored:
             best, loss = scored[0]

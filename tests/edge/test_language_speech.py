@@ -124,6 +124,7 @@ def test_nearest_gives_one_sentence_for_each_meaning() -> None:
     assert found[0][0] == "could you turn off the desk lamp"
     meanings = [str(understand(sentence, HOME)) for sentence, _ in found]
     assert len(set(meanings)) == len(found)
-    assert known.said_so("Could you turn off the desk lamp?")
-    assert not known.said_so("Could you turn off the best lamp?")
+    assert known.said_so("Could you turn of the desk lamp?") == "could you turn off the desk lamp"
+    assert known.said_so("Could you turn off the best lamp?") is None
+    assert known.said_so("Never mind.") == "Never mind."
     assert known.odd_words("turn off the zebra") == ["zebra"]
