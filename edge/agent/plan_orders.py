@@ -364,7 +364,11 @@ def _known(device: MapDevice, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def surely(device: MapDevice, goal: Mapping[str, Value], start: Mapping[str, Any]) -> list[Order] | None:
-    """As `ways`, for later: commands are sent even if the goal holds as things stand now."""
+    """As `ways`, for later: commands are sent even if the goal holds as things stand now, and what has to be
+    on is switched on, for somebody may switch it off until then."""
+    power = path_of(device, ON)
+    if power is not None and goal.get(power) is True:
+        start = {**start, power: False}
     found = ways(device, goal, start)
     if found or found is None:
         return found

@@ -173,6 +173,14 @@ def test_schedules_run_at_their_time() -> None:
     assert seen == [True, False, False, True]
 
 
+def test_a_plan_holds_when_somebody_switches_the_device_off_until_then() -> None:
+    den = Den()
+    den.hear("Run the fan at ninety percent in ten minutes.")
+    den.simulation.command("fan", "Off")
+    den.simulation.advance(660)
+    assert den.state("fan") is True and den.state("fan", "1.FanControl.PercentCurrent") == 90
+
+
 def test_words_tell_what_was_done_by_how_much() -> None:
     den = Den()
     assert den.hear("Make the radio a bit louder.").say == "I set the volume of the radio to 30 percent."
