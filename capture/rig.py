@@ -129,6 +129,7 @@ class HomeSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
     token_file: Text | None = None  # holds a long-lived access token of Home Assistant, and nothing else
     leave_out: tuple[Text, ...] = ()  # entities that Hearth does not touch, as patterns: switch.server_*
     answer_s: Annotated[float, Meta(gt=0, le=60)] = 5.0  # how long a device may take to do what it was told
+    safety_rules: Text | None = None  # a file of rules, watched beside the house rules (docs/safety.md)
 
 
 class Mqtt(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

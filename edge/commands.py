@@ -14,6 +14,7 @@ from edge.agent_command import agent
 from edge.demo_command import demo
 from edge.home_command import home
 from edge.keys_command import register as register_keys
+from edge.safety_command import safety
 from edge.service import command as service_command
 from edge.session_command import session
 from edge.stream_command import stream
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
     register_keys(app)
     service_command.register(app)
     app.command(rich_help_panel="Set up")(home)
+    app.command(rich_help_panel="Look at recordings")(safety)
     app.add_typer(stream, name="stream", rich_help_panel="Live")
 
 
@@ -64,8 +66,8 @@ def live(
         typer.Option("--agent", "--with-agent", help="run `hearth agent` beside it, restarted when it hangs"),
     ] = False,
     policy: Annotated[
-        str, typer.Option(help="of --agent: generic, memory or llm (see `hearth agent`)")
-    ] = "generic",
+        str, typer.Option(help="of --agent: memory, generic or llm (see `hearth agent`)")
+    ] = "memory",
     log: Annotated[
         str, typer.Option(help="form of the log lines on stderr: auto, human, journal, json")
     ] = "auto",

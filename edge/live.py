@@ -410,14 +410,17 @@ class LiveService:
         from edge.home.service import HomeService
         from edge.home.twin import Home
         from edge.safety.guard import Guard
+        from edge.safety.rules_file import load_rules
 
+        own = self.rig.home.safety_rules
+        rules = None if own is None else load_rules(Path(own))
         service = HomeService(
             self.rig,
             home,
             self.commands,
             self.publisher,
             calibrations=self.opened.calibrations,
-            guard=Guard(home if isinstance(home, Home) else home.home),
+            guard=Guard(home if isinstance(home, Home) else home.home, rules),
             # A twin begins anew with each run, and what was scheduled for it with it.
             kept=None if isinstance(home, Home) else Path(self.rig.storage.folder) / "home_schedule.json",
         )

@@ -536,6 +536,34 @@ def test_doctor_and_init(folder: Path, tmp_path: Path):
     assert hearth(tmp_path, "init", "--force", "--json").code == 0
 
 
+def test_safety(tmp_path: Path):
+    rules = """
+hearth_safety: 1
+atoms: {unlocks: {event: command, command: "*.UnlockDoor"}, agrees: {event: heard, text: "yes*"}}
+rules: [{name: ask, formula: "G(unlocks -> O[<=60] agrees)", says: nobody said yes}]
+costs: [{event: command, cost: 2}]
+budget: 3
+"""
+    (tmp_path / "rules.yaml").write_text(rules)
+    for name, says in (("good", "yes please"), ("bad", "no")):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / "episode.yaml").write_text("")
+        events = [("heard", {"text": says}), ("command", {"command": "1.DoorLock.UnlockDoor"})]
+        lines = [
+            {"type": "event", "t_ns": n * 10**9, "kind": kind, "data": data}
+            for n, (kind, data) in enumerate(events)
+        ]
+        (tmp_path / "data" / name / "timeline.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    run = hearth(tmp_path, "safety", "data", "--rules", "rules.yaml", "--json")
+    assert run.code == 1 and run.json["failed"] == 1, run.stderr
+    assert_documented("safety", run.json)
+    bad, good = run.json["episodes"]
+    assert good["passed"] and good["cost"] == 2 and bad["violations"][0]["t_s"] == 1.0
+    assert hearth(tmp_path, "safety", "data/good", "--rules", "rules.yaml").code == 0
+    none = hearth(tmp_path, "safety", "data", "--rules", "nothing.yaml")
+    assert none.code == 2 and "no such file of rules" in none.stderr
+
+
 def test_home(tmp_path: Path):
     (tmp_path / "rig.yaml").write_text(
         "hearth_rig: 1\nroom: {devices: [{id: a, type: fan, name: fan, position_m: [1, 1, 1]}]}\n"

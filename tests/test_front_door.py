@@ -29,6 +29,7 @@ PANELS = {
         "doa",
         "align",
         "evaluate",
+        "safety",
         "profile",
         "report",
         "review",

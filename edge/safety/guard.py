@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +12,9 @@ from edge.home.timeline import DeviceHome
 from edge.safety.atoms import AtomKind, Event, Happens, Is
 from edge.safety.confirmation import Risk, is_yes, risk_of
 from edge.safety.monitor import Monitor, Rule
+from edge.safety.rules_file import SafetyRules
+
+log = logging.getLogger(__name__)
 
 ANSWER_S = 60.0  # so long after the question a yes counts, and so long after the yes the action
 # Device type -> (what is said of it, attribute, values while it is so, seconds it may be so).
@@ -66,7 +70,7 @@ def house_rules(devices: Iterable[Any]) -> tuple[dict[str, AtomKind], list[Rule]
 
 
 class Guard:
-    """Watches one home. Thread-safe.
+    """Watches one home by the house rules and by one's own. Thread-safe.
 
     A risky action (`edge.safety.confirmation`) is refused with CONFIRMATION_NEEDED until somebody was heard
     to say yes after that refusal: the agent asks, reports what it heard (`agent.heard`), and sends the action
@@ -74,8 +78,10 @@ class Guard:
     action, or for the steps of one schedule.
     """
 
-    def __init__(self, home: DeviceHome, answer_s: float = ANSWER_S) -> None:
-        self._home, self._answer_s = home, answer_s
+    def __init__(
+        self, home: DeviceHome, own: SafetyRules | None = None, *, answer_s: float = ANSWER_S
+    ) -> None:
+        self._home, self._answer_s, self._own = home, answer_s, own
         self._lock = threading.Lock()
         self._asked: dict[frozenset[Action], float] = {}
         self._yes_s: float | None = None
@@ -85,9 +91,17 @@ class Guard:
     def follow(self) -> None:
         """Other devices from now on."""
         with self._lock:
-            atoms, rules = house_rules(self._home.devices)
-            self._monitor = Monitor(atoms, rules, states=self._home.snapshot(), lasting=True)
-            self._monitor.push(Event(self._last_s, "home"))  # what is so at the start counts from now on
+            devices = self._home.devices
+            atoms, rules = house_rules(devices)
+            states = self._home.snapshot()
+            self._monitor = Monitor(atoms, rules, states=states, lasting=True)
+            self._own_monitor: Monitor | None = None
+            if self._own is not None:
+                own = self._own
+                self._own_monitor = Monitor(own.atoms, own.rules, own.costs, own.budget, states, lasting=True)
+                for missing in sorted(own.devices() - {device.id for device in devices}):
+                    log.warning("a rule speaks of the device %r, which the home does not have", missing)
+            self._push("home", {})  # what is so at the start counts from now on
 
     def check(
         self, t_s: float, actions: Iterable[tuple[str, str, Mapping[str, Any]]], confirmed: bool
@@ -130,12 +144,17 @@ class Guard:
                 text = data.get("text")
                 self._yes_s = t_s if recent and isinstance(text, str) and is_yes(text) else None
             self._last_s = max(self._last_s, t_s)
-            found = self._monitor.push(Event(self._last_s, kind, data))
-        return [one.to_dict() for one in found]
+            return self._push(kind, data)
+
+    def _push(self, kind: str, data: Mapping[str, Any]) -> list[dict[str, Any]]:
+        event = Event(self._last_s, kind, data)
+        return [one.to_dict() for monitor in self._monitors() for one in monitor.push(event)]
+
+    def _monitors(self) -> list[Monitor]:
+        return [self._monitor, *([] if self._own_monitor is None else [self._own_monitor])]
 
     def pass_to(self, t_s: float) -> list[dict[str, Any]]:
         """Time passed; the violations to be told."""
         with self._lock:
             self._last_s = max(self._last_s, t_s)
-            found = self._monitor.pass_to(self._last_s)
-        return [one.to_dict() for one in found]
+            return [one.to_dict() for monitor in self._monitors() for one in monitor.pass_to(self._last_s)]
