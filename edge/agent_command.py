@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,12 +37,16 @@ def agent(
         str, typer.Option(help="whisper, whisper:FOLDER, or package.module:function of your own")
     ] = "whisper",
     policy: Annotated[
-        str, typer.Option(help="generic (one order of tools), memory (procedures that were learnt)")
-    ] = "generic",
+        str, typer.Option(help="memory (procedures that were learnt), generic (one order of tools), llm")
+    ] = "memory",
     memory: Annotated[Path | None, typer.Option(help="a memory of your own for --policy memory")] = None,
     profiles: Annotated[
         Path | None, typer.Option(help="data folder with faces and voices of the household")
     ] = None,
+    fast: Annotated[
+        bool,
+        typer.Option("--fast/--no-fast", help='the fast loop beside it: alarms, "stop", "be quiet"'),
+    ] = True,
     virtual_people: Annotated[
         bool, typer.Option("--virtual-people", help="the profiles are those of the virtual room")
     ] = False,
@@ -57,6 +62,7 @@ def agent(
     """Hear requests on the stream, declare the device that is meant, switch it, and say so."""
     from capture.service_manager import ServiceManager
     from edge.agent.agent import STREAMS, Agent
+    from edge.agent.fast import beside
     from edge.agent.runtime import perception_tools, planned_policy
     from edge.agent.trace import Trace
     from edge.perception.profiles import ProfileBook
@@ -89,8 +95,12 @@ def agent(
         )
         return
     answers = []
-    with Client(stream, commands, streams=STREAMS, keys=keys) as client, Trace(trace) as steps:
+    with ExitStack() as stack:
+        client = stack.enter_context(Client(stream, commands, streams=STREAMS, keys=keys))
+        steps = stack.enter_context(Trace(trace))
         client.command("home.describe")
+        if fast and not once:
+            stack.enter_context(beside(stream, commands, keys))
         working = lambda: manager.working(f"listening on {stream}")  # noqa: E731
         listener = Agent(client, tools(), decides(), steps, alive=working)
         print(f"agent: listening on {stream} (Ctrl-C ends)", file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from edge.agent.attention import Attention
 from edge.agent.loop import Answer, Policy, RequestLoop
 from edge.agent.trace import Trace
 from edge.agent.world import LiveWorld, Pictures, scene_of
@@ -18,13 +19,13 @@ from edge.perception.utterance import Utterance
 from edge.stream import Client
 
 NAME = "hearth agent 2"
-STREAMS = ("foa24", "video")
+STREAMS = ("foa24", "video", "event")
 
 
 class Agent:
     """client: connected to STREAMS and to the commands. tools: `edge.agent.runtime.perception_tools`.
 
-    alive: is called while it listens, several times a second: it is not hung. asleep: see `LiveWorld`.
+    alive: is called while it listens, several times a second: it is not hung.
     """
 
     def __init__(
@@ -34,12 +35,12 @@ class Agent:
         policy: Policy,
         trace: Trace | None = None,
         alive: Callable[[], None] = lambda: None,
-        asleep: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self.trace = trace or Trace()
-        self._world = LiveWorld(client, alive, asleep)
-        self._loop = RequestLoop(client, tools, policy, self.trace)
+        self._attention = Attention()
+        self._world = LiveWorld(client, alive, self._attention)
+        self._loop = RequestLoop(client, tools, policy, self.trace, attention=self._attention)
 
     def answers(self) -> Iterator[Answer]:
         """Answer requests until the stream ends. Utterances that ask for nothing are passed over."""

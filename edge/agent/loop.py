@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from capture.blocks import monotonic_ns
 from dsp.errors import HearthError, InputError
+from edge.agent.attention import Attention
 from edge.agent.trace import Trace
 from edge.agent.world import Home
 from edge.perception.speech import Recognition
@@ -32,6 +33,7 @@ ENDS = ("declare", "finish", "ignore")
 OUTCOMES = ("done", "already", "refused", "asked", "failed")
 MOST_STEPS = 40
 MOST_SECONDS = 120.0
+AFTER_NS = 300_000_000  # a "stop" later than this after a request is not the request itself
 ACT_S = 15.0  # a real device may be slow to follow
 GAVE_UP = "I could not finish that."
 
@@ -95,11 +97,18 @@ class Run:
     """One request under way: what policies see of it, and the tools that they call through it.
 
     findings: by tool, of what was called. evidence: a policy may add to it what it concluded; it goes with
-    the declaration.
+    the declaration. attention: what the fast loop said meanwhile.
     """
 
-    def __init__(self, scene: Scene, home: Home, tools: Mapping[str, Tool[Any]], trace: Trace) -> None:
-        self.scene, self.home, self.tools = scene, home, tools
+    def __init__(
+        self,
+        scene: Scene,
+        home: Home,
+        tools: Mapping[str, Tool[Any]],
+        trace: Trace,
+        attention: Attention,
+    ) -> None:
+        self.scene, self.home, self.tools, self.attention = scene, home, tools, attention
         self.findings: dict[str, Finding[Any]] = {}
         self.evidence: dict[str, Any] = {}
         self.cost: dict[str, float] = {}
@@ -258,10 +267,12 @@ class RequestLoop:
         *,
         most_steps: int = MOST_STEPS,
         most_seconds: float = MOST_SECONDS,
+        attention: Attention | None = None,
     ) -> None:
         self.home, self.tools, self.policy = home, tools, policy
         self.trace = trace or Trace()
         self._most_steps, self._most_s = most_steps, most_seconds
+        self._attention = attention or Attention()
 
     def answer(self, scene: Scene) -> Answer | None:
         """What came of one utterance; None for one that asks for nothing.
@@ -278,7 +289,7 @@ class RequestLoop:
             cut_short=utterance.cut_short,
             pictures=len(scene.pictures),
         )
-        run = Run(scene, self.home, self.tools, self.trace)
+        run = Run(scene, self.home, self.tools, self.trace, self._attention)
         self._steps(run)
         if run.ignored:
             self.trace.add("ignored", text=run.text)
@@ -303,6 +314,9 @@ class RequestLoop:
         try:
             action = next(steps)
             while True:
+                if self._attention.stopped(run.scene.utterance.ended_ns + AFTER_NS):
+                    self._stop(run)
+                    return
                 observed = run.do(action)
                 if run.over:
                     return
@@ -314,6 +328,15 @@ class RequestLoop:
             return
         finally:
             steps.close()
+
+    def _stop(self, run: Run) -> None:
+        """Somebody said stop: nothing more is done; what was done stays."""
+        self.trace.add("stopped", steps=run.count)
+        if not run.is_declared:
+            run.ignored = True
+            return
+        done = "I stopped; a part was done already." if run.commands else "I stopped."
+        run.do(Action("finish", {"answer": done, "outcome": "failed"}, "somebody said stop"))
 
     def _give_up(self, run: Run) -> None:
         """A policy that ended without an end: nothing is claimed."""

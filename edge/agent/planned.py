@@ -42,6 +42,11 @@ class PlannedPolicy:
         if intent.query is None and intent.control is None:
             yield Action("ignore", thought="the words ask for nothing")
             return
+        if intent.control in ("mute", "unmute"):
+            run.attention.quiet = intent.control == "mute"
+        elif run.attention.quiet:
+            yield Action("ignore", thought="the agent was told to be quiet")
+            return
         home = yield from self._look_at_home(run)
         posterior = self.talk.posterior(intent, run.findings, home)
         for _ in range(MOST_TOOLS):

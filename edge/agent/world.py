@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.agent.attention import Attention
 from edge.perception.room_map import RoomMap
 from edge.perception.tools import Picture, Scene
 from edge.perception.utterance import Utterance, UtteranceCutter
@@ -105,18 +106,19 @@ class LiveWorld:
     """A rig that runs, listened to in a thread of its own: what is said and seen while the agent thinks is
     not lost, and is answered after.
 
-    client: connected to `foa24` and `video` and to the commands. alive: is called several times a second
-    while it listens. asleep: what is said while it says so is not answered.
+    client: connected to `foa24`, `video` and `event` and to the commands. alive: is called several times a
+    second while it listens. attention: is told what the fast loop noticed.
     """
 
     def __init__(
         self,
         client: Client,
         alive: Callable[[], None] = lambda: None,
-        asleep: Callable[[], bool] = lambda: False,
+        attention: Attention | None = None,
     ) -> None:
         self.home: Home = client
-        self._client, self._alive, self._asleep = client, alive, asleep
+        self._client, self._alive = client, alive
+        self._attention = attention or Attention()
         self._cutter = UtteranceCutter()
         self._pictures = Pictures()
         self._heard: queue.Queue[Utterance | Exception | None] = queue.Queue()
@@ -151,7 +153,9 @@ class LiveWorld:
         try:
             for message in self._messages():
                 self._pictures.add(message)
-                if message.stream == "foa24" and message.array is not None:
+                if message.stream == "event":
+                    self._attention.notice(message.data)
+                elif message.stream == "foa24" and message.array is not None:
                     self._take(self._cutter.push(message.array, message.t_ns))
                 if self._closing.is_set():
                     return
@@ -162,8 +166,7 @@ class LiveWorld:
 
     def _take(self, utterances: list[Utterance]) -> None:
         for utterance in utterances:
-            if not self._asleep():
-                self._heard.put(utterance)
+            self._heard.put(utterance)
 
     def _messages(self) -> Iterator[Message]:
         silent_since = None

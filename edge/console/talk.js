@@ -84,7 +84,7 @@ export class Talk {
     line.append("takes it to be the ", element("b", "", this.name(event.device_id)));
     if (event.talker) line.append(element("small", "", ` asked from ${sideways(this.ofMicrophone(event.talker.azimuth_deg))}`));
     box.append(line);
-    const candidates = (event.candidates ?? []).filter((c) => c.probability > 0.005);
+    const candidates = (event.candidates ?? []).filter((c, place) => place < 3 || c.probability > 0.005);
     if (candidates.length > 1 || event.none > 0.005 || (candidates.length === 1 && candidates[0].device_id !== event.device_id)) {
       const odds = element("ul", "odds");
       for (const candidate of candidates) {

@@ -16,11 +16,13 @@ from edge.home.timeline import DeviceHome
 from edge.stream import CommandServer, Publisher
 
 Outcome = Literal["done", "already", "refused", "asked", "failed"]
+NOTICED = ("speech", "alarm", "stop", "mute")
 OUTCOMES = ("done", "already", "refused", "asked", "failed")
 
 
 class AgentDesk:
-    """Answers `agent.ready`, `.heard`, `.declare`, `.say`, `.finish` and `.arbitrated`.
+    """Answers `agent.ready`, `.heard`, `.declare`, `.say`, `.finish`, `.arbitrated`
+    and `.noticed`.
 
     watch: called with (kind, fields) of each report.
     """
@@ -42,6 +44,7 @@ class AgentDesk:
         server.register("agent.say", self.say)
         server.register("agent.finish", self.finish)
         server.register("agent.arbitrated", self.arbitrated)
+        server.register("agent.noticed", self.noticed)
 
     def ready(self, agent: str = "") -> dict[str, Any]:
         """The agent listens; a new episode of reports begins."""
@@ -86,6 +89,21 @@ class AgentDesk:
         if not isinstance(decision, dict):
             raise InputError(f"a decision is a map, not {type(decision).__name__}")
         return self._tell("arbitrated", decision=decision)
+
+    def noticed(
+        self, kind: str, t_ns: int, on: bool | None = None, text: str = "", late_ms: int | None = None
+    ) -> dict[str, Any]:
+        """What the fast loop heard. kind: speech (on: it began, or ended), alarm, stop or mute; t_ns: when,
+        on the rig's clock; text: the words; late_ms: after their end.
+
+        Raises InputError for another kind.
+        """
+        if kind not in NOTICED or not isinstance(t_ns, int):
+            raise InputError(
+                f"agent.noticed takes kind ({', '.join(NOTICED)}) and t_ns, not {kind!r}, {t_ns!r}"
+            )
+        told = {"on": on, "text": _text(text) or None, "late_ms": late_ms}
+        return self._tell(kind, t_ns=t_ns, **{k: value for k, value in told.items() if value is not None})
 
     def _tell(self, kind: str, **data: Any) -> dict[str, Any]:
         if self._publisher is not None:
