@@ -80,8 +80,8 @@ def _refuse_words_of_yaml(data: Any, path: Path) -> None:
     for name in atoms if isinstance(atoms, dict) else ():
         if not isinstance(name, str):
             raise InputError(
-                f"{path}: an atom's name is read as {name!r}: YAML takes yes, no, on and off for true and false;"
-                " put it in quotes"
+                f"{path}: an atom's name is read as {name!r}: YAML takes yes, no, on and off for true and"
+                " false; put it in quotes"
             )
 
 
