@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 FACE = Measure(
     kind="face", model="dlib resnet v1 mirrored", sha256=VECTOR_SHA256, metric="distance", limit=0.4
 )
-PRESENT = 0.6  # least presence of a face
+PRESENT = 0.3  # least presence of a face
 FRONT_DEG = 60.0  # beyond it too little of the face is seen
 LEAST_PX = 18.0  # of the face's height
 ABOVE_OTHERS = 0.03  # least score above what members of the household reach among each other

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from edge.perception.active_speaker import SpeakerSeen, speaker_in
 from edge.perception.body import NUMBER
+from edge.perception.face_models import FaceMesh
 from edge.perception.faces_seen import face_in
 from edge.perception.people_seen import Sighting, View, view_of
 from edge.perception.tools import Finding, Scene, Stopwatch
@@ -25,7 +26,7 @@ Floats = NDArray[np.float64]
 FRONT_DEG = 55.0  # up to here the mesh of a face says how the head is turned
 SIDE_DEG = 62.0  # from here on the shoulders do
 HEAD_SIGMA_DEG, BODY_SIGMA_DEG, BACK_SIGMA_DEG = 7.0, 12.0, 15.0
-PRESENT = 0.5
+PRESENT = 0.08  # of a face in the best of the pictures: turned half away it is seen badly, a back shows none
 SPREAD_DEG = 40.0  # pictures that disagree by more: the confidence falls
 
 
@@ -69,7 +70,12 @@ def _facing(scene: Scene, speaker: SpeakerSeen) -> Facing | None:
     view = view_of(scene)
     if view is None:
         return None
-    found = [_in_picture(scene, view, one) for one in speaker.person.sightings]
+    faces = [face_in(scene, one) for one in speaker.person.sightings]
+    presence = [face.presence for face in faces if face is not None]
+    # Without a picture large enough, or without the network, nothing says that there is no face.
+    there = not presence or max(presence) >= PRESENT
+    both = zip(speaker.person.sightings, faces, strict=True)
+    found = [_in_picture(view, one, face, there) for one, face in both]
     angles = np.radians([one.azimuth_deg for one in found])
     # The middle one: that which is least away from the others.
     apart = np.degrees(np.abs((angles[:, None] - angles[None] + math.pi) % (2 * math.pi) - math.pi))
@@ -78,18 +84,21 @@ def _facing(scene: Scene, speaker: SpeakerSeen) -> Facing | None:
     return Facing(found[best].azimuth_deg, math.hypot(found[best].sigma_deg, spread), found[best].source)
 
 
-def _in_picture(scene: Scene, view: View, one: Sighting) -> Facing:
-    """The angles are first counted from straight towards the camera, positive to the person's own left."""
-    face = face_in(scene, one)
+def _in_picture(view: View, one: Sighting, face: FaceMesh | None, there: bool) -> Facing:
+    """The angles are first counted from straight towards the camera, positive to the person's own left.
+
+    there: a face is seen in some of the pictures.
+    """
     towards = view.turn @ -one.facing_view[:, 2]
     body = body_turn_deg(one)
-    there = face is not None and face.presence >= PRESENT
-    if face is not None and there and abs(body) < SIDE_DEG and abs(face.yaw_deg) < FRONT_DEG:
+    if abs(body) >= SIDE_DEG:
+        return _room(towards, body, BODY_SIGMA_DEG, "body")
+    if not there:
+        return _room(towards, body + 180, BACK_SIGMA_DEG, "body")
+    if face is not None and abs(face.yaw_deg) < FRONT_DEG:
         # The mesh sees the head from where the head is: nearly the same way as the body.
         return _room(towards, face.yaw_deg, HEAD_SIGMA_DEG, "head")
-    if face is None or there or abs(body) >= SIDE_DEG:
-        return _room(towards, body, BODY_SIGMA_DEG, "body")
-    return _room(towards, body + 180, BACK_SIGMA_DEG, "body")
+    return _room(towards, body, BODY_SIGMA_DEG, "body")
 
 
 def _room(towards: Floats, turn_deg: float, sigma_deg: float, source: Literal["head", "body"]) -> Facing:
