@@ -24,6 +24,7 @@ from bench.agent_run import ROOT, Run, run_agent
 from bench.figures import end_of_part, figure, note, quick
 from capture.virtual.voices import voice_named
 from dsp.errors import HearthError
+from recordings.evaluate.answers import write_answers
 from recordings.evaluate.evaluation import Share
 from recordings.evaluate.tables import table_lines
 from recordings.profile import Grounding
@@ -36,7 +37,6 @@ PUBLISHED = (
     "Gemini-3.1-Pro: grounding 85.6 %, goal 73.4 %",
     "Gemini-2.5-Pro: 81.0 / 63.1, with procedural memory 85.0 / 69.2",
 )
-FEW_CALLS = 2  # about what the memory asks for at most
 
 
 def natural() -> str | None:
@@ -68,6 +68,7 @@ def run(is_quick: bool) -> None:
     note(f"bench.agent: seed {seed}, {len(names)} episodes, voices {voices or 'espeak'}")
 
     memory = run_agent(folder, profiles, "packaged", episodes=names)
+    _keep(memory, folder / "with_memory")
     figure("agent_episodes", len(memory.episodes), "", ">=", len(names))
     _accuracy("agent", memory, 85, 75)
     for line in PUBLISHED:
@@ -77,16 +78,15 @@ def run(is_quick: bool) -> None:
     figure("agent_speech_end_to_declare_p95", float(np.percentile(late, 95)), "s", "<=", 3.0)
     for line in table_lines(memory.evaluation):
         note(line)
-    for most, name in ((GENERIC_CALLS, "without_memory"), (FEW_CALLS, "without_memory_two_tools")):
-        other = run_agent(folder, profiles, "none", most, names)
-        _told(name, other)
-        if most == GENERIC_CALLS:
-            gain = 100 * (_overall(memory, 0) - _overall(other, 0))
-            figure("memory_gain_grounding", gain, "points", ">", 0)
-            gain = 100 * (_overall(memory, 1) - _overall(other, 1))
-            figure("memory_gain_goal", gain, "points", ">", 0)
-            saved = float(np.median(other.seconds_to_declare)) - float(np.median(late))
-            figure("memory_saves_p50", saved, "s", ">", 0)
+    other = run_agent(folder, profiles, "none", GENERIC_CALLS, names)
+    _told("without_memory", other)
+    _keep(other, folder / "without_memory")
+    gain = 100 * (_overall(memory, 0) - _overall(other, 0))
+    figure("memory_gain_grounding", gain, "points", ">", 0)
+    gain = 100 * (_overall(memory, 1) - _overall(other, 1))
+    figure("memory_gain_goal", gain, "points", ">", 0)
+    saved = float(np.median(other.seconds_to_declare)) - float(np.median(late))
+    figure("memory_saves_p50", saved, "s", ">", 0)
 
 
 def _overall(run_: Run, which: int) -> float:
@@ -100,6 +100,24 @@ def _accuracy(name: str, run_: Run, grounding_target: float, goal_target: float)
     figure(f"{name}_grounding", 100 * grounding.right / grounding.of, "%", ">=", grounding_target)
     figure(f"{name}_goal", 100 * goal.right / goal.of, "%", ">=", goal_target)
     _told(name, run_)
+
+
+def _keep(run_: Run, file: Path) -> None:
+    """The answers, for `hearth evaluate`, and what was wrong, for people, beside the episodes."""
+    answers = [episode.answer for episode in run_.episodes if episode.answer is not None]
+    file.with_suffix(".jsonl").write_bytes(write_answers(answers))
+    lines = []
+    for score, episode in zip(run_.evaluation.scores, run_.episodes, strict=True):
+        wrong = [
+            f"{one.by}: {one.why}" for one in (score.grounding, score.goal) if one and one.verdict != "right"
+        ]
+        if wrong:
+            item, told = episode.item, episode.last("finished")
+            heard = episode.last("heard").get("text")
+            lines.append(f"{item.id} {item.grounding} {item.query} {item.feasibility}: {item.request}")
+            lines.append(f"    heard: {heard}; said: {told.get('answer')} ({told.get('outcome')})")
+            lines += [f"    {one}" for one in wrong]
+    file.with_suffix(".txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _told(name: str, run_: Run) -> None:
