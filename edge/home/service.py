@@ -19,7 +19,7 @@ from edge.home.schema import Value
 from edge.home.simulation import Simulation
 from edge.home.timeline import Timeline
 from edge.home.twin import Home, HomeDevice
-from edge.home.workflow import Workflow, Workflows, checked_steps
+from edge.home.workflow import Step, Workflow, Workflows, checked_steps
 from edge.stream import CommandServer, Publisher
 from recordings.profile import HomeState
 
@@ -115,6 +115,7 @@ class HomeService:
         self.home = self.simulation.home
         self._household, self._calibrations = household, calibrations
         self._publisher = publisher
+        self._at_work: set[str] = set()  # workflows that run now
         self._kept = None if kept is None else KeptSchedule(kept)
         self._clock = RealTime(_Passing(self.simulation, self._passed)) if real_time else None
         self.workflows = Workflows(self.simulation, self._workflow_changed)
@@ -324,9 +325,23 @@ class HomeService:
             self._publisher.publish("home", monotonic_ns(), data=data)
 
     def _workflow_changed(self, workflow: Workflow) -> None:
+        if workflow.status == "running":
+            self._at_work.add(workflow.id)
+        elif workflow.id in self._at_work:
+            self._at_work.discard(workflow.id)
+            for step, result in zip(workflow.steps, workflow.results, strict=False):  # the rest was not tried
+                self._tell_step(workflow, step, result)
         self._event_of("workflow", workflow.to_dict(self.simulation))
         if self._kept is not None:
             self._kept.save(self.workflows)
+
+    def _tell_step(self, workflow: Workflow, step: Step, result: dict[str, Any]) -> None:
+        """A command that nobody sends now is an event as well."""
+        command, args = step.action
+        told = {"device_id": step.args["device_id"], "command": command, "args": args, "ok": result["ok"]}
+        if not result["ok"]:
+            told["error"] = result["error"]["type"]
+        self._event_of("command", {**told, "workflow_id": workflow.id})
 
     def _event_of(self, kind: str, data: dict[str, Any]) -> None:
         self._publish_event(kind, data)

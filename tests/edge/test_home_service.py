@@ -133,7 +133,13 @@ def test_time_rooms_and_the_schedule_over_the_wire(tmp_path: Path) -> None:
         assert (done["status"], done["start_time"]) == ("completed", "2026-03-01 18:16:00")
         statuses = [one["status"] for one in client.command("home.workflows")["workflows"]]
         assert statuses == ["completed", "completed", "cancelled"]
-        told_of = [m for m in collect(client, 9) if m[1]["kind"] == "workflow"]
+        events = collect(client, 11)
+        done = [m[1] for m in events if m[1]["kind"] == "command" and "workflow_id" in m[1]]
+        assert [(one["command"], one["ok"], one["workflow_id"]) for one in done] == [
+            ("1.OnOff.On", True, at["workflow_id"]),
+            ("1.OnOff.Off", True, waits["workflow_id"]),
+        ]
+        told_of = [m for m in events if m[1]["kind"] == "workflow"]
         assert [m[1]["status"] for m in told_of] == [
             "pending", "pending", "pending", "cancelled", "running", "completed", "running", "completed",
         ]  # fmt: skip
