@@ -7,7 +7,8 @@ import re
 from edge.language.intent import Control
 
 _CONTROLS: tuple[tuple[Control, str], ...] = (
-    ("undo", r"undo(?: (?:that|it|this|the last (?:one|thing|action)|what you (?:just )?did))?|(?:take"
+    ("undo", r"(?:(?:no|that is|thats) (?:not|wrong)(?: what i (?:wanted|meant|said))? )?undo(?: (?:that"
+     r"|it|this|the last (?:one|thing|action)|what you (?:just )?did))?|(?:take"
      r"|put) (?:that|it) back"
      r"|put it back(?: as it was| how it was| the way it was)?|(?:go|change it|turn it|switch it) back"
       r"|revert(?: (?:that|it))?|reverse (?:that|it)"

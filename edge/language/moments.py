@@ -46,6 +46,7 @@ _AFTER_END = re.compile(
 )
 _AT = re.compile(rf"\b{_LINK}(?:at|by|around|for|from|exactly at)(?: about| around)? {_CLOCK}(?=\s|$)")
 _IN = re.compile(rf"\b{_LINK}(?:in|after|within) (?P<length>{LENGTH})(?: time)?(?: from now)?\b")
+_GIVEN = re.compile(rf"^(?:give (?:it|that|me|us)|wait(?: for)?) (?P<length>{LENGTH})$")
 _FROM_NOW = re.compile(rf"\b{_LINK}(?P<length>{LENGTH}) from now\b")
 _LATER = re.compile(
     rf"\b(?P<length>{LENGTH}) (?:later(?: on)?|after that|afterwards?|thereafter|after this|after)\b"
@@ -95,7 +96,7 @@ def read_moment(clause: str, home: HomeWords) -> Timed:
     if match := _LATER.search(clause):
         later = length_min(match["length"] or match["more"] or match["further"])
         clause = _without(clause, match)
-    for pattern in (_FROM_NOW, _IN):
+    for pattern in (_FROM_NOW, _IN, _GIVEN):
         match = pattern.search(clause)
         if match and in_min is None:
             in_min, clause = length_min(match["length"]), _without(clause, match)

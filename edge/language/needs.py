@@ -65,7 +65,7 @@ _SIGNS: tuple[tuple[Wish, float, str], ...] = (
      r"|blinds me|blinded"),
     ("darker", 2, r"\bbright\b|headache|hurts? my eyes|eyes (?:get|need|want) (?:\w+ )?rest|eyes hurt"
      r"|squint|light (?:\w+ ){0,4}(?:sleep|awake)"
-     r"|sunglasses|keeps? me awake"),
+     r"|sunglasses|keep(?:s|ing)? me awake"),
     ("private", 4, r"neighbou?rs? (?:can |could |keep |are )?(?:\w+ )?(?:look|see|watch|star|peek|spy)"
      r"|(?:see|watch|look at|looking at|watching|staring at|stare at"
      r"|spying on|peeking at|look in|looking in|peek|see into|look into|see right in) (?:me|us|in\b|my"
@@ -76,7 +76,8 @@ _SIGNS: tuple[tuple[Wish, float, str], ...] = (
     ("outlook", 4, r"look out|looking out|see out|see the (?:garden|sky|street|stars|moon|sunset|sunrise"
      r"|view|trees|snow|rain|sun|sea|birds)"
      r"|(?:garden|sky|stars|moon|sunset|view|trees|sun|outside) through the window|\bthe view\b"
-      r"|what is going on outside|see what is outside|see outside|let (?:some|the) (?:sun|daylight|sunlight)"
+      r"|what is going on outside|see what is outside|see outside|whats going on outside|(?:look"
+       r"|see) (?:\w+ ){0,2}outside|let (?:some|the) (?:sun|daylight|sunlight)"
      r"|enjoy the (?:view|sunset|garden)|watch the (?:sunset|sunrise|birds|rain|snow|garden|stars|sky)|gaze"),
     ("outlook", 2, r"\bdaylight\b|\bsunshine\b|\bsunlight\b"),
     ("outlook", 1, r"\bsky\b|\bgarden\b|\bsunset\b|\bwindow\b|admire"),

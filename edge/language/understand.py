@@ -65,7 +65,8 @@ def _request(text: str, said: str, home: HomeWords) -> Intent:
         orders = ()  # "make it a bit warmer in here"
     if mention is None and not _begins_as_order(said, home):
         orders = ()  # "the window is open"
-    if orders and not (need is not None and clear >= CLEAR_NEED and not _begins_as_order(said, home)):
+    wished = need is not None and clear >= CLEAR_NEED and not _begins_as_order(said, home)
+    if orders and (not wished or orders[0].change.by is not None):
         device = device or DeviceWords("G1")
         query: Query = (
             "Q3" if any(o.moment is not None or o.after_previous_min is not None for o in orders) else "Q2"
