@@ -7,6 +7,7 @@ home. It has succeeded when the real state says so, not when the call was accept
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -357,23 +358,27 @@ class BridgeHome:
 
     def _follow(self) -> None:
         while True:
-            entity_id = self._events.get()
+            events = {self._events.get()}
+            with contextlib.suppress(queue.Empty):  # they come in crowds when the home starts
+                while True:
+                    events.add(self._events.get_nowait())
             if self._closing:
                 return
             try:
-                if entity_id is None:
-                    self._rebuild()
-                    for device in self.devices:
-                        self._tell(device.id)
-                else:
-                    with self._lock:
-                        device_id = self._of_entity.get(entity_id)
-                    if device_id is not None:
-                        self._tell(device_id)
-            except HomeError:  # the device went away meanwhile
-                continue
+                self._heard(events)
             except Exception:
-                log.exception("following the home failed at %s", entity_id)
+                log.exception("following the home failed at %s", events)
+
+    def _heard(self, events: set[str | None]) -> None:
+        if None in events:
+            self._rebuild()
+            changed = [device.id for device in self.devices]
+        else:
+            with self._lock:
+                changed = [self._of_entity[one] for one in events if one in self._of_entity]
+        for device_id in changed:
+            with contextlib.suppress(HomeError):  # it went away meanwhile
+                self._tell(device_id)
 
     def _tell(self, device_id: str) -> None:
         """Tell the listeners what differs from what they were told before."""

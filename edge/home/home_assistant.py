@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 REQUEST_S = 10.0  # Home Assistant itself gives a service ten seconds
 QUIET_S = 20.0  # without a message for so long, it is asked whether it is there
-RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+RETRY_S = (0.5, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 5.0, 10.0)
 REFUSED_S = 60.0  # a wrong token is not tried often: Home Assistant may ban whoever does
 MOST_BYTES = 64 << 20
 _REGISTRIES = ("area_registry_updated", "device_registry_updated", "entity_registry_updated")

@@ -34,6 +34,8 @@ BIRTH = "status"  # Home Assistant says "online" there when it has started
 # Drops and lost parts: each of these in `health` above its last value is a problem.
 COUNTED = ("blocks_dropped", "lost_frames", "pictures_dropped")
 PROBLEM_S = 60.0  # a problem is shown for so long
+ALARM_S = 30.0  # after it was heard last
+SPEECH_S = 20.0  # an end of speech that never comes is not waited for longer
 
 
 class Presence:
@@ -54,7 +56,8 @@ class Presence:
         self._values: dict[str, str] = {}
         self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._active_until = self._direction_at = self._problem_until = 0.0
+        self._active_until = self._direction_at = self._problem_until = self._alarm_until = 0.0
+        self._speech_is_told = False  # by an agent's fast loop, which knows speech from other sounds
         self._counts: dict[str, int] = {}
         self._problem = ""
         self._request: dict[str, Any] = {}
@@ -168,8 +171,9 @@ class Presence:
 
     def _heard(self, doa: dict[str, Any]) -> None:
         now = time.monotonic()
-        self._active_until = now + QUIET_AFTER_S
-        self._say("speech", "ON")
+        if not self._speech_is_told:
+            self._active_until = now + QUIET_AFTER_S
+            self._say("speech", "ON")
         if now - self._direction_at >= DIRECTION_EVERY_S:
             self._direction_at = now
             more = {key: doa.get(key) for key in ("elevation_deg", "uncertainty_deg", "confidence")}
@@ -183,6 +187,19 @@ class Presence:
             self._request["device"] = event.get("device_id")
         elif kind == "finished":
             self._request |= {"answer": event.get("answer"), "outcome": event.get("outcome")}
+        elif kind == "speech":
+            self._speech_is_told = True
+            self._active_until = time.monotonic() + (SPEECH_S if event.get("on") else 0.0)
+            if event.get("on"):
+                self._say("speech", "ON")
+            return
+        elif kind == "alarm":
+            self._alarm_until = time.monotonic() + ALARM_S
+            self._say("alarm", "ON")
+            return
+        elif kind == "ready":  # another agent, which may have no fast loop
+            self._speech_is_told = False
+            return
         elif kind in ("failed", "recording_failed", "lost"):
             self._trouble(f"{event.get('part') or kind}: {event.get('detail') or kind}")
             return
@@ -210,6 +227,8 @@ class Presence:
         now = time.monotonic()
         if now > self._active_until:
             self._say("speech", "OFF")
+        if now > self._alarm_until:
+            self._say("alarm", "OFF")
         if self._problem and now > self._problem_until:
             self._problem = ""
             self._say("problem", "OFF")
@@ -225,6 +244,7 @@ def _entities(base: str) -> list[tuple[str, str, dict[str, Any]]]:
     """(component, name, what else its announcement says)."""
     return [
         ("binary_sensor", "speech", {"name": "Speech", "device_class": "sound"}),
+        ("binary_sensor", "alarm", {"name": "Alarm heard", "icon": "mdi:alarm-bell"}),
         (
             "sensor",
             "direction",

@@ -4,6 +4,8 @@ device."""
 from __future__ import annotations
 
 import json
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from mosquitto import Broker, Lamp, Peer
 
 from capture.rig import Rig, parse_rig
-from dsp.errors import InputError
+from dsp.errors import InputError, MissingDependency
 from edge.home.bridge_open import RealHome, link_of
 from edge.home.errors import HomeError
 from edge.home.mqtt_presence import STREAMS, Presence
@@ -192,6 +194,39 @@ def test_the_home_of_the_wire_is_the_real_one(broker: Broker, home: RealHome):
         lamp.close()
 
 
+def test_a_schedule_and_a_person_at_once_do_not_wait_for_each_other(broker: Broker, home: RealHome):
+    lamp = Lamp(broker)
+    try:
+        assert becomes(lambda: home.home.snapshot().get("lamp_1", {}).get(ON) is True)
+        done: list[str] = []
+
+        def person() -> None:
+            for command in ("Off", "On") * 5:
+                home.command("lamp_1", command)
+            done.append("person")
+
+        def schedule() -> None:
+            with home.home.order:  # as a workflow that runs: no change of the home comes between
+                for command in ("On", "Off") * 5:
+                    home.command("lamp_1", command)
+            done.append("schedule")
+
+        threads = [threading.Thread(target=one, daemon=True) for one in (person, schedule)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert sorted(done) == ["person", "schedule"]
+    finally:
+        lamp.close()
+
+
+def test_without_its_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "paho.mqtt", None)
+    with pytest.raises(MissingDependency, match=r"hearth-home\[home\]"):
+        link_of(rig_at(Broker(tmp_path / "x")))
+
+
 def test_a_password_is_asked_for(tmp_path: Path):
     with pytest.raises(InputError, match="password of the broker"):
         link_of(rig_at(Broker(tmp_path / "x"), f", user: hearth, password_file: {tmp_path / 'none'}"))
@@ -245,13 +280,19 @@ def test_hearth_is_a_device_of_home_assistant(broker: Broker):
     try:
         assert peer.wait(lambda p: p.heard.get("hearth/parlour_rig/status") == "online")
         configs = [json.loads(text) for topic, text in heard.items() if topic.endswith("/config")]
-        assert len(configs) == 6 and len({c["unique_id"] for c in configs}) == 6
+        assert len(configs) == 7 and len({c["unique_id"] for c in configs}) == 7
         assert {c["device"]["suggested_area"] for c in configs} == {"Living Room"}
         rig.say("state", muted=False, light="ready")
         rig.say("doa", active=True, azimuth_deg=30.4, elevation_deg=1.0, uncertainty_deg=4.0, confidence=0.8)
         assert peer.wait(lambda p: p.heard.get("hearth/parlour_rig/direction") == "30")
         assert ("hearth/parlour_rig/speech", "ON") in peer.messages
         assert peer.wait(lambda p: p.heard.get("hearth/parlour_rig/speech") == "OFF")  # it is quiet again
+        rig.say("event", kind="speech", on=True)  # an agent's fast loop knows better than the activity
+        assert peer.wait(lambda p: p.heard.get("hearth/parlour_rig/speech") == "ON")
+        rig.say("event", kind="alarm")
+        assert peer.wait(lambda p: p.heard.get("hearth/parlour_rig/alarm") == "ON")
+        rig.say("event", kind="speech", on=False)
+        assert peer.wait(lambda p: p.heard.get("hearth/parlour_rig/speech") == "OFF")
         rig.say("event", kind="heard", text="turn that off")
         rig.say("event", kind="declared", device_id="lamp_1")
         rig.say("event", kind="finished", answer="The lamp is off.", outcome="done")
