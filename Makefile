@@ -15,7 +15,7 @@ demo: setup     ## record, process, stream and answer one request, in the virtua
 TIMED := $(addprefix tests/capture/test_,live_microphone.py more_cameras.py network_camera.py record_kill.py recorder.py) \
 	$(addprefix tests/edge/test_,agent_live.py console_process.py demo.py live_service.py rigs_live.py service_child.py \
 	stream_delivery.py stream_hostile.py) \
-	$(addprefix tests/real/test_,console_browser.py doctor_pulse.py doctor_rig.py http_camera.py microphone_backends.py \
+	$(addprefix tests/real/test_,console_browser.py doctor_pulse.py doctor_rig.py home_assistant.py http_camera.py microphone_backends.py \
 	microphone_channels.py microphone_return.py portaudio.py rigs_network.py rtsp_camera.py service_systemd.py)
 
 test: setup-test ## all tests; those with real parts start them themselves (ARGS="tests/dsp -x": only those)

@@ -1,7 +1,7 @@
 """All figures of the agent: `python -m bench.agent`, or the parts that are named.
 
 scores: 340 episodes of an unseen seed, with and without memory. vision, audio, language: the perception tools
-each alone. decision: the posterior and the decision alone.
+each alone. decision: the posterior and the decision alone. homes: real Home Assistant and Mosquitto.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ MODULES = {
     "audio": "bench.agent_audio",
     "language": "bench.agent_language",
     "decision": "bench.agent_decision",
+    "homes": "bench.agent_homes",
     "scores": "bench.agent_scores",
 }
 
