@@ -132,10 +132,18 @@ class FaceVector:
 
 
 def face_chip(image: NDArray[np.uint8], mesh: FaceMesh) -> NDArray[np.uint8]:
-    """The face upright, (150, 150, 3) RGB, laid out as dlib's network was trained. image: BGR."""
+    """The face upright, (150, 150, 3) RGB, laid out as dlib's network was trained. image: BGR.
+
+    The zoom is that of the same face seen from its front, which the depth of the mesh gives: the eyes of a
+    face that is turned away lie closer together, and it would be drawn too large.
+    """
     rows = [LEFT_EYE[1], LEFT_EYE[0], RIGHT_EYE[0], RIGHT_EYE[1], NOSE_BASE]
     goal = (CHIP_POINTS + CHIP_PADDING) / (1 + 2 * CHIP_PADDING) * CHIP_SIDE
-    into = similarity(goal, mesh.points[rows, :2])
+    points = mesh.points[rows]
+    turn = math.radians(mesh.yaw_deg)
+    front = np.column_stack([points[:, 0] * math.cos(turn) + points[:, 2] * math.sin(turn), points[:, 1]])
+    into = similarity(goal, front)
+    into[:, 2] += (points[:, :2] - front).mean(axis=0)
     way = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     cut = cv2.warpAffine(image, into, (CHIP_SIDE, CHIP_SIDE), flags=way, borderMode=cv2.BORDER_REPLICATE)
     return np.ascontiguousarray(cut[:, :, ::-1])

@@ -24,7 +24,12 @@ Floats = NDArray[np.float64]
 
 # King 2017: pictures of one person lie less than 0.6 apart, so a score (1 - distance) of 0.4.
 FACE = Measure(
-    kind="face", model="dlib resnet v1 mirrored", sha256=VECTOR_SHA256, metric="distance", limit=0.4
+    kind="face",
+    model="dlib resnet v1 level mirrored",
+    sha256=VECTOR_SHA256,
+    metric="distance",
+    limit=0.4,
+    margin=0.02,
 )
 PRESENT = 0.3  # least presence of a face
 FRONT_DEG = 60.0  # beyond it too little of the face is seen
