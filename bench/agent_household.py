@@ -24,7 +24,7 @@ SENTENCES = (
     "Please call Stella and ask her to bring these things with her from the store on Wednesday.",
     "She had your dark suit in greasy wash water all year, and nobody ever found out about it.",
 )
-TURNS_DEG = (0.0, 25.0, -25.0)  # away from the camera's direction, take by take
+TURNS_DEG = (0.0, 45.0, -45.0)  # away from the camera's direction, take by take, as phones ask for
 DISTANCES_M = (1.6, 2.0, 1.6)
 
 
