@@ -44,7 +44,10 @@ COULD = 0.25  # odds of a sound from which on a device "could make it"
 NOWHERE = 0.02  # likelihood of a sound from where no device is, against one from the middle of a device
 UNHEARD = 0.12  # chance that a device which sounds is not heard
 SILENT = 0.1  # chance that people speak of a sound and none of the devices makes it
-NOT_A_DEVICE = 3e-4  # weight of pointing at something else, against a device in the middle of the ray
+# Weight of pointing at something else, against a device in the middle of the ray: who names a kind that is
+# there means one of it; an arm that points at nothing known may be no pointing at all.
+OF_NO_KIND, NOT_A_DEVICE = 3e-4, 1e-2
+WORDS_DO = 0.45  # share of one device by the words alone from which on no arm is needed
 POINTING_MISSED = 0.12  # chance that an arm is not seen although it points
 STRANGER = 0.05  # chance before any evidence that the speaker does not live here
 SCALE = {"face": 0.05, "voice": 0.05}  # of identity scores: odds change by e for so much
@@ -203,8 +206,9 @@ def _pointed(case: _Case) -> Posterior:
         if not kin:
             return Posterior((), 1.0, "points_elsewhere", near, room=home.here, evidence=evidence)
         rows = [Row(d.id, d.name, case.prior(d), *aimed[d.id]) for d in kin]
-        found, none = normalised(rows, NOT_A_DEVICE if words.types else 0.1 * NOT_A_DEVICE)
-        return Posterior(found, none, "points_elsewhere", near, room=home.here, evidence=evidence)
+        found, none = normalised(rows, OF_NO_KIND if words.types else NOT_A_DEVICE)
+        why: Missing = "points_elsewhere" if words.types else "points_at_nothing"
+        return Posterior(found, none, why, near, room=home.here, evidence=evidence)
     if not kin:
         missing: Missing = "points_elsewhere" if looked else "not_here"
         return Posterior((), 1.0, missing, room=home.here, evidence=evidence)
@@ -212,7 +216,7 @@ def _pointed(case: _Case) -> Posterior:
     total = sum(row.prior for row in rows)
     if not looked:
         none_odds = 0.0
-    elif words.types or sum(row.prior > 0.2 for row in rows) == 1:  # words alone may do
+    elif words.types or max(row.prior for row in rows) > WORDS_DO * total:
         none_odds = 0.2 * total
     else:
         none_odds = total * (1 - POINTING_MISSED) / POINTING_MISSED

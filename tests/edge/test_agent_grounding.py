@@ -79,6 +79,19 @@ def test_arm_tells_two_lamps_apart_and_none_without_an_arm():
     assert unseen.none == 0 and decide(intent, unseen, home).outcome == "asked"
 
 
+def test_an_arm_past_everything_is_no_pointing_and_words_that_fit_one_device_need_no_arm():
+    home = home_of(lamp("red lamp", LEFT), lamp("green lamp", RIGHT))
+    past = {"pointing": found(arm((1.5, 0.0, 1.3), (-3.0, 0.1, 1.3)))}
+    thing, light = DeviceWords("G1", "that"), DeviceWords("G1", "that lamp", types=("on_off_light",))
+    assert ground_device(thing, past, home).missing == "points_at_nothing"
+    assert ground_device(thing, past, home).none > 0.7 > 0.3 > ground_device(light, past, home).none
+    fan = {"id": "fan", "type": "fan", "name": "fan", "room": "den", "position_m": (2.0, 0.0, 1.0),
+           "attributes": {ON: True, "1.FanControl.PercentSetting": 40}}  # fmt: skip
+    run = Intent("run that at ninety percent", "Q2", thing, orders=(Order(Change("speed", 90.0)),))
+    posterior = ground(run, {"pointing": found(None)}, home_of(lamp("red lamp", LEFT), fan))
+    assert posterior.best is not None and posterior.best.device_id == "fan" and posterior.none < 0.3
+
+
 def test_a_kind_that_the_room_has_not_is_not_there_whatever_is_pointed_at():
     home = home_of(lamp("red lamp", LEFT))
     words = DeviceWords("G1", noun="fan", types=("fan",))
