@@ -15,6 +15,8 @@ MODULES = {
     "audio": "bench.agent_audio",
     "language": "bench.agent_language",
     "decision": "bench.agent_decision",
+    "home_twin": "bench.agent_home_twin",
+    "homes": "bench.agent_homes",
     "homes": "bench.agent_homes",
     "scores": "bench.agent_scores",
 }
