@@ -17,7 +17,6 @@ MODULES = {
     "decision": "bench.agent_decision",
     "home_twin": "bench.agent_home_twin",
     "homes": "bench.agent_homes",
-    "homes": "bench.agent_homes",
     "scores": "bench.agent_scores",
 }
 
