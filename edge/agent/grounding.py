@@ -214,9 +214,10 @@ def _pointed(case: _Case) -> Posterior:
         return Posterior((), 1.0, missing, room=home.here, evidence=evidence)
     rows = [Row(d.id, d.name, case.prior(d)) for d in kin]
     total = sum(row.prior for row in rows)
+    first, second = (*sorted((row.prior for row in rows), reverse=True), 0.0)[:2]
     if not looked:
         none_odds = 0.0
-    elif words.types or max(row.prior for row in rows) > WORDS_DO * total:
+    elif words.types or (first > WORDS_DO * total and second <= first / 2):
         none_odds = 0.2 * total
     else:
         none_odds = total * (1 - POINTING_MISSED) / POINTING_MISSED
