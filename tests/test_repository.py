@@ -188,7 +188,17 @@ def test_public_names_stay_and_are_described(module: str, name: str):
 
 
 @pytest.mark.parametrize(
-    "package", ["dsp", "recordings", "capture", "edge.stream", "edge.home", "edge.perception", "edge.agent"]
+    "package",
+    [
+        "dsp",
+        "recordings",
+        "capture",
+        "edge.stream",
+        "edge.home",
+        "edge.safety",
+        "edge.perception",
+        "edge.agent",
+    ],
 )
 def test_a_packages_public_face_is_described(package: str):
     module = import_module(package)

@@ -255,12 +255,21 @@ class Workflows:
         self, tick: int | None, steps: tuple[Step, ...], continue_on_error: bool, when: Trigger | None = None
     ) -> Workflow:
         if len(self._all) >= MOST_WORKFLOWS:
-            raise HomeError("VALIDATION_ERROR", f"the home keeps {MOST_WORKFLOWS} workflows at most")
+            self._forget_oldest()
         name = f"workflow_{self._next_number()}"
         workflow = Workflow(name, tick, steps, bool(continue_on_error), when=when)
         self._all[workflow.id] = workflow
         self._told(workflow)
         return workflow
+
+    def _forget_oldest(self) -> None:
+        """A home that runs for years does not keep all that was ever done."""
+        over = next(
+            (name for name, one in self._all.items() if one.status not in ("pending", "running")), None
+        )
+        if over is None:
+            raise HomeError("VALIDATION_ERROR", f"{MOST_WORKFLOWS} workflows wait already; cancel some first")
+        del self._all[over]
 
     def reserve(self, workflow_id: Any) -> None:
         """No new workflow gets this id: it is that of one which may still be restored."""

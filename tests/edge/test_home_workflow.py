@@ -118,3 +118,19 @@ def test_what_is_refused_at_once(made: tuple[Simulation, Workflows]) -> None:
     # A device that is not there is found out when its time comes.
     flow = flows.schedule("2025-08-23 13:00:01", [command("attic", "OnOff", "On")])
     assert flow.status == "failed" and flow.results[0]["error"]["type"] == "DEVICE_NOT_FOUND"
+
+
+def test_of_many_the_oldest_that_is_over_is_forgotten(
+    made: tuple[Simulation, Workflows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.home.workflow.MOST_WORKFLOWS", 3)
+    _, flows = made
+    waits = flows.schedule("2025-08-23 14:00:00", [command("lamp", "OnOff", "On")])
+    ids = [flows.run_now([command("lamp", "OnOff", "Toggle")]).id for _ in range(4)]
+    assert [one.id for one in flows.all()] == [waits.id, *ids[-2:]]
+    assert type_of(flows.get, ids[0]) == "WORKFLOW_NOT_FOUND"
+    for _ in range(2):
+        flows.schedule("2025-08-23 14:00:00", [command("lamp", "OnOff", "On")])
+    assert type_of(flows.schedule, "2025-08-23 14:00:00", [command("lamp", "OnOff", "On")]) == (
+        "VALIDATION_ERROR"
+    )
