@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from edge.language.home_words import HomeWords
 from edge.language.intent import Intent
 from edge.language.nouns import ROOM_WORDS
@@ -20,6 +22,7 @@ from edge.language.vocabulary import vocabulary
 from edge.language.word_graph import WordGraph
 
 PER_READING = 10  # sentences looked at for each reading
+KEPT = 16  # readings whose sentences are kept
 SAME = (
     0.012  # distance per sound up to which a reading is the sentence, for words that are written in two ways
 )
@@ -37,6 +40,7 @@ class RequestExpectation:
         self.home = home
         self._graph = WordGraph(rules(home))
         self._known = frozenset(vocabulary(home))
+        self._searched: dict[str, list[tuple[str, float]]] = {}
 
     prompt = PROMPT
 
@@ -44,9 +48,8 @@ class RequestExpectation:
         """The sentence of the grammar that a reading is ("off pause" for "of pause"), or a control word."""
         if understand(reading, self.home).control is not None:
             return reading
-        said = spoken(reading)
-        for sentence, distance in self._graph.nearest(said, 1):
-            if distance / max(len(sounds_of_all(said)), 1) <= SAME and self.whole(sentence):
+        for sentence, distance in self._search(spoken(reading))[:1]:
+            if distance <= SAME and self.whole(sentence):
                 return sentence
         return None
 
@@ -61,13 +64,22 @@ class RequestExpectation:
         """Words of a reading that no request is expected to have."""
         return [word for word in spoken(reading).split() if word not in self._known]
 
+    def _search(self, said: str) -> list[tuple[str, float]]:
+        """Sentences near a reading with the distance per sound; those of the last few readings are kept."""
+        if said not in self._searched:
+            while len(self._searched) >= KEPT:
+                del self._searched[next(iter(self._searched))]
+            length = max(len(sounds_of_all(said)), 1)
+            near = self._graph.nearest(said, PER_READING)
+            self._searched[said] = [(sentence, distance / length) for sentence, distance in near]
+        return self._searched[said]
+
     def nearest(self, readings: Sequence[str], count: int) -> list[tuple[str, float]]:
         """Up to `count` sentences of different meaning, with the distance per sound to a reading."""
         found: dict[str, float] = {}
         for said in dict.fromkeys(spoken(reading) for reading in readings):
-            length = max(len(sounds_of_all(said)), 1)
-            for sentence, distance in self._graph.nearest(said, PER_READING):
-                found[sentence] = min(distance / length, found.get(sentence, 9.0))
+            for sentence, distance in self._search(said):
+                found[sentence] = min(distance, found.get(sentence, np.inf))
         meanings: dict[str, tuple[str, float]] = {}
         for sentence in sorted(found, key=lambda key: found[key]):
             intent = understand(sentence, self.home)

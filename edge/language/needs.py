@@ -89,6 +89,15 @@ _DENIED = re.compile(
     r"|dusty)\b"
 )
 LEAST = 1.5
+# How people begin to complain about where they are, when they do not name the room.
+_HERE = re.compile(
+    r"\b(?:in here|in this room|this room|around here)\b"
+    r"|^(?:brr+ )?(?:it|its|im|ive|i|we|were|theres|there is|there are|make|can|could|nobody|no one|everybody"
+    r"|everyone|people|anybody|too|so|this|that)\b"
+    r"|^(?:brr+ )?(?:the|all|my) (?:\w+ )?(?:air|heat|cold|light|glare|sun|sunlight|neighbou?rs|walls"
+    r"|windows?|dust|smoke|humidity"
+    r"|eyes|hands|feet|fingers|lips|skin|throat|nose|clothes|plants|room)\b|^(?:brr+|need|want)\b"
+)
 
 
 def read_need(text: str, home: HomeWords) -> tuple[Need | None, float]:
@@ -107,6 +116,8 @@ def read_need(text: str, home: HomeWords) -> tuple[Need | None, float]:
         return None, sums[wish]
     need = _WISHES[wish]
     room, own = _place(text, home)
+    if room is None and not own and not _HERE.search(text):
+        return None, sums[wish]
     return Need(room, own, need.variable, need.direction, need.blind), sums[wish]
 
 

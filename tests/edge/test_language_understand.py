@@ -241,7 +241,15 @@ def test_corrections() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "Dinner is ready.", "Good morning.", "We moved the shelf yesterday.", "It is not too warm in here."],
+    [
+        "",
+        "Dinner is ready.",
+        "Good morning.",
+        "We moved the shelf yesterday.",
+        "It is not too warm in here.",
+        "The kettle is still warm, and the window is open.",
+        "She had your dark suit in greasy wash water all year.",
+    ],
 )
 def test_what_asks_for_nothing(text: str) -> None:
     intent = understand(text, HOME)
