@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 from capture.rig import Rig
 from edge.home.bridge_entities import Asked, Call, Entity, Told, air_of
-from edge.home.bridge_kinds import read, tell
+from edge.home.bridge_kinds import can_do, read, tell
 from edge.home.bridge_map import Bound, Place, device_map
 from edge.home.errors import HomeError
 from edge.home.reach import schema_of
-from edge.home.schema import Attribute, Value, commands_of
+from edge.home.schema import Attribute, Value, commands_of, defaults
 from edge.home.twin import CommandResult, Home, HomeDevice, Listener
 
 log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class BridgeHome:
                     "room": device.room,
                     "position_m": None if device.position_m is None else list(device.position_m),
                     "attributes": state,
-                    "commands": [c for c in commands_of(device.type) if _has_cluster(c, state)],
+                    "commands": [c for c in commands_of(device.type) if self._offers(one, c, state)],
                     "entity": one.entity,
                     "connected": self._known(one) is not None,
                 }
@@ -267,7 +267,7 @@ class BridgeHome:
 
     def _check_told(self, bound: Bound, state: Mapping[str, Value], what: str) -> None:
         """Raises HomeError when the type has this command or attribute, but this device tells nothing of its
-        cluster; what not even the type has, the twin refuses."""
+        cluster, or that it cannot; what not even the type has, the twin refuses."""
         kind, path = bound.device.type, what.removeprefix("write ")
         if path != what:
             if path not in state and schema_of(kind, path) is not None:
@@ -275,7 +275,7 @@ class BridgeHome:
             return
         parts = what.split(".")
         known = [c for c in commands_of(kind) if _ends_with(c, parts)]
-        if known and not any(_has_cluster(command, state) for command in known):
+        if known and not any(self._offers(bound, command, state) for command in known):
             raise HomeError(
                 "COMMAND_NOT_FOUND", f"{self._name(bound)} has no {known[0]['cluster']}.{parts[-1]}"
             )
@@ -333,8 +333,8 @@ class BridgeHome:
 
     def _attributes(self, bound: Bound) -> dict[str, Value]:
         entity = self._link.entities().get(bound.entity)
-        if entity is None:
-            return {}
+        if entity is None:  # of rig.yaml, but the home does not tell of it (yet)
+            return dict.fromkeys(defaults(bound.device.type))
         state = read(entity, bound.device.type)
         if self._known(bound) is None:
             return dict.fromkeys(state)
@@ -345,6 +345,11 @@ class BridgeHome:
             else:
                 self._targets.pop(bound.device.id, None)
         return state
+
+    def _offers(self, bound: Bound, command: Mapping[str, Any], state: Mapping[str, Value]) -> bool:
+        entity = self._link.entities().get(bound.entity)
+        name = f"{command['cluster']}.{command['command']}"
+        return _has_cluster(command, state) and (entity is None or can_do(entity, name))
 
     def _rebuild(self) -> None:
         bound, left_out = device_map(

@@ -18,6 +18,37 @@ from edge.home.schema import DEVICE_TYPES, Value
 
 LOCK_STATES = {"locked": 1, "unlocked": 2, "unlocking": 2, "locking": 1, "jammed": 0}
 _ROOMS = ("sensor",)
+# Domain -> command -> the bit of `supported_features` that it needs; 0: none can.
+FEATURES: dict[str, dict[str, int]] = {
+    "cover": {
+        "WindowCovering.UpOrOpen": 1,
+        "WindowCovering.DownOrClose": 2,
+        "WindowCovering.GoToLiftPercentage": 4,
+        "WindowCovering.StopMotion": 8,
+    },
+    "media_player": {
+        "MediaPlayback.Pause": 1,
+        "MediaPlayback.Previous": 16,
+        "MediaPlayback.Next": 32,
+        "OnOff.On": 128,
+        "OnOff.Off": 256,
+        "OnOff.Toggle": 128,
+        "MediaPlayback.Stop": 4096,
+        "MediaPlayback.Play": 16384,
+        **{f"MediaPlayback.{name}": 0 for name in ("StartOver", "Rewind", "FastForward")},
+        **{
+            f"LevelControl.{name}{more}": 4
+            for name in ("MoveToLevel", "Move", "Step", "Stop")
+            for more in ("", "WithOnOff")
+        },
+    },
+    "vacuum": {
+        "RVCOperationalState.Pause": 4,
+        "RVCOperationalState.GoHome": 16,
+        "RVCOperationalState.Resume": 8192,
+        "RVCRunMode.ChangeToMode": 8192,
+    },
+}
 # Device class of a binary sensor -> our type, the attribute that it tells, and its values off and on.
 SENSES: dict[str, tuple[str, str, Value, Value]] = {
     "smoke": ("smoke_alarm", "SmokeCOAlarm.SmokeState", 0, 2),
@@ -138,6 +169,16 @@ def tell(entity: Entity, asked: Asked) -> Told | None:
     """What to call so that an entity does what was asked; None: it cannot do that."""
     domain = _DOMAINS.get(entity.domain)
     return None if domain is None else domain.tell(entity, asked)
+
+
+def can_do(entity: Entity, command: str) -> bool:
+    """Whether an entity can do a command of its clusters ("WindowCovering.StopMotion"), by the features that
+    it tells; what it does not tell of, is tried."""
+    needed = FEATURES.get(entity.domain, {}).get(command)
+    if needed is None:
+        return True
+    told = entity.attributes.get("supported_features")
+    return needed > 0 and (not isinstance(told, int) or bool(told & needed))
 
 
 def can_become(entity: Entity, device_type: str) -> bool:

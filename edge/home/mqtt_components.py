@@ -135,6 +135,9 @@ class Cover(Component):
         self._stopped = str(self.config.get("state_stopped", "stopped"))
         self._shut = float(self.config.get("position_closed", 0))
         self._span = float(self.config.get("position_open", 100)) - self._shut or 100.0
+        moves = isinstance(self.config.get("command_topic"), str) * 11  # open, close, stop
+        places = isinstance(self.config.get("set_position_topic"), str) * 4
+        self._attributes["supported_features"] = moves | places
         self._on("state_topic", "value_template", self._set_state)
         self._on("position_topic", "position_template", self._set_position)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edge.home.bridge_entities import Asked, Entity, air_of, brightness_of, degrees, level_of
-from edge.home.bridge_kinds import can_become, kind_of, read, tell
+from edge.home.bridge_kinds import can_become, can_do, kind_of, read, tell
 from edge.home.bridge_map import Place, device_map, slug
 from edge.home.schema import DEVICE_TYPES
 from edge.home.twin import in_schema
@@ -187,6 +187,16 @@ def test_what_to_call():
     ]
     clean = asked("RVCRunMode.ChangeToMode", {"RVCRunMode.CurrentMode": 2}, {"new_mode": 2})
     assert told(entity("vacuum.a", "docked"), clean) == [("vacuum.start", {})]
+
+
+def test_what_it_cannot_do_is_not_offered():
+    door = entity("cover.a", "open", supported_features=1 | 2)
+    assert can_do(door, "WindowCovering.UpOrOpen") and not can_do(door, "WindowCovering.GoToLiftPercentage")
+    player = entity("media_player.a", "on", supported_features=1 | 16384)
+    assert can_do(player, "MediaPlayback.Play") and not can_do(player, "OnOff.Off")
+    assert not can_do(player, "LevelControl.StepWithOnOff") and not can_do(player, "MediaPlayback.Rewind")
+    assert can_do(entity("vacuum.a", "docked"), "RVCOperationalState.GoHome")  # it does not say: try
+    assert can_do(entity("light.a", "on", supported_features=0), "OnOff.Off")
 
 
 def test_air_in_the_units_of_the_twin():
