@@ -130,8 +130,8 @@ def _absent(words: DeviceWords | None, posterior: Posterior, home: HomeView) -> 
         text = "Which device do you mean?"  # the words name none, not even "that"
         return Decision(None, "asked", text, category="unclear", why="no device in the words")
     text = answers.absent(posterior, words, None, home)
-    if posterior.missing in ("unknown_speaker", "nobody_said"):
-        return Decision(None, "asked", text, category="unclear", why=str(posterior.missing))
+    if posterior.missing == "unknown_speaker":
+        return Decision(None, "asked", text, category="unclear", why="unknown speaker")
     why = f"none of the devices: {posterior.none:.2f} ({posterior.missing})"
     return Decision(None, "refused", text, category="nonexistent_resource", why=why)
 
@@ -202,14 +202,19 @@ def _act(intent: Intent, device: MapDevice, home: HomeView, sure: float) -> Deci
         return Decision(
             device.id, "already", answers.already(device, changes[0], home), why="nothing to change"
         )
-    away = any(device.attributes.get(path) is None for path in goal)  # it does not say how it is: send anyway
-    orders = surely(device, goal, device.attributes) if away else ways(device, goal)
+    orders = _orders(device, goal)
     if orders is None:
         text = answers.sentence(f"I know no way to {answers.to_do(device, changes[0], home)}")
         return Decision(device.id, "refused", text, category="physical_limit", why="no command leads there")
     say = " ".join(answers.done(device, change, home) for change in changes)
     calls = tuple(map(call_of, orders))
     return Decision(device.id, "done", say, calls, {device.id: goal}, why=f"posterior {sure:.2f}")
+
+
+def _orders(device: MapDevice, goal: Mapping[str, Value]) -> list[Order] | None:
+    """The way to a goal; to a device that does not say how it is, commands are sent anyway."""
+    away = any(device.attributes.get(path) is None for path in goal)
+    return surely(device, goal, device.attributes) if away else ways(device, goal)
 
 
 # ------------------------------------------------------------------------------ Q3
@@ -269,7 +274,7 @@ def _help(intent: Intent, posterior: Posterior, home: HomeView) -> Decision:
     if isinstance(way, Limit):
         outcome: Outcome = "already" if need.blind is not None else "refused"
         return Decision(device.id, outcome, way.words, category="physical_limit", why="it does all it can")
-    orders = ways(device, way.attributes)
+    orders = _orders(device, way.attributes)
     if orders is None:
         text = answers.sentence(f"I know no way to set {answers.the(device, home)}")
         return Decision(device.id, "refused", text, category="physical_limit", why="no command leads there")

@@ -29,7 +29,6 @@ COMFORT_COOL, COMFORT_HEAT = 2200, 2200  # hundredths of a degree, unless the ro
 STEP = 200  # then so much beyond the room
 # Which helps best, where a room has several.
 RANK = {"air_conditioner": 1.0, "heat_pump": 0.9, "dimmable_light": 1.0, "on_off_light": 0.9, "fan": 0.5}
-MORE_OF = {"increase": 1, "decrease": -1}
 AGAINST = 0.3  # switching off what works the other way helps, if less
 
 
@@ -97,7 +96,11 @@ def _light(device: MapDevice, brighter: bool) -> Wanted | Limit:
         return Limit(f"The {device.name} cannot be switched.")
     lit = device.attributes[on] is True
     if not brighter:
-        return Wanted({on: False}) if lit else Limit(f"The {device.name} is off already.")
+        return (
+            Wanted({on: False})
+            if device.attributes[on] is not False
+            else Limit(f"The {device.name} is off already.")
+        )
     if level is not None:
         now = device.attributes[level]
         if lit and now == LEVEL_MOST:
@@ -118,7 +121,8 @@ def _thermostat(device: MapDevice, need: Need, home: HomeView) -> dict[str, Valu
     if isinstance(now, int | float):
         target = min(target, round(now) - STEP) if cool else max(target, round(now) + STEP)
     setpoint = device.attributes[path]
-    helps = isinstance(now, int | float) and (setpoint < now - 50 if cool else setpoint > now + 50)
+    told = isinstance(now, int | float) and isinstance(setpoint, int | float)
+    helps = told and (setpoint < now - 50 if cool else setpoint > now + 50)
     if device.attributes[mode] == (3 if cool else HEAT) and helps:
         target = setpoint - STEP if cool else setpoint + STEP  # it works that way already: more of it
     low, high = range_of(device, path)

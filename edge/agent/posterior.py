@@ -22,7 +22,7 @@ STUDENT_68 = sqrt(3 * (0.32 ** (-2 / 3) - 1))
 Missing = Literal[
     "no_such_name", "no_such_room", "not_in_room", "not_in_home", "points_at_nothing", "points_elsewhere",
     "nothing_sounds", "nothing_could_sound", "other_side", "not_here", "not_owned", "not_in_own_room",
-    "unknown_speaker", "nobody_said", "no_helper",
+    "unknown_speaker", "no_helper",
 ]  # fmt: skip
 
 

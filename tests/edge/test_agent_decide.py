@@ -18,10 +18,10 @@ from edge.home.simulation import Simulation
 from edge.home.twin import Home, HomeDevice
 from edge.home.workflow import Workflows
 from edge.language import HomeWords, understand
-from edge.language.intent import Act, Change, DeviceWords, Intent, Order
+from edge.language.intent import Act, Change, DeviceWords, Intent, Need, Order
 from edge.perception.room_map import RoomMap
 from recordings.evaluate.words import says_truth
-from recordings.profile import Assert, Goal
+from recordings.profile import Assert, Goal, RoomVariable
 
 ON, LEVEL = "1.OnOff.OnOff", "1.LevelControl.CurrentLevel"
 WASHES = {"1.OperationalState.OperationalState": 1, "1.OperationalState.CountdownTime": 3600}
@@ -281,6 +281,40 @@ def test_a_risky_decision_waits_for_a_yes() -> None:
         answer = den.hear(word)
         assert den.state("floor lamp") is left
         assert all(call.args["confirmed"] is True for call in answer.calls)
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["as it is", "a device that says nothing"])
+def test_needs_of_every_kind_on_every_type(silent: bool) -> None:
+    """What is said to help does so in the twin, against the same home left alone."""
+    helped = 0
+    needs = [Need("den", False, v, d) for v, d in product(get_args(RoomVariable), ("increase", "decrease"))]
+    for kind, need in product(DEVICE_TYPES, needs):
+        device = HomeDevice("it", kind, "thing", "den", (1.0, 1.0, 1.0))
+        one, alone = (Simulation(Home([device])) for _ in range(2))
+        (told,) = one.home.describe()
+        if silent:
+            told["attributes"] = dict.fromkeys(told["attributes"])
+        room = RoomMap(
+            {"devices": [told], "microphone": {"position_m": [0, 0, 1], "yaw_deg": 0}, "rooms": ["den"]}
+        )
+        view = HomeView(room, one.rooms())
+        intent = Intent("x", "Q4", need=need)
+        decision = decide(intent, ground(intent, {}, view), view)
+        assert decision.outcome in ("done", "refused") and decision.say.endswith(".")
+        if silent or decision.outcome == "refused":
+            continue
+        for call in decision.calls:
+            args: Any = call.args
+            if call.name == "home.write":
+                one.write("it", args["attribute"], args["value"])
+            else:
+                one.command("it", args["command"], args["args"])
+        one.advance(60)
+        alone.advance(60)
+        moved = one.rooms()["den"][need.variable] - alone.rooms()["den"][need.variable]
+        assert moved * (1 if need.direction == "increase" else -1) > 0, (kind, need)
+        helped += 1
+    assert silent or helped >= 8
 
 
 def test_steps_and_percents_by_what_the_device_has() -> None:
