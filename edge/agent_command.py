@@ -43,6 +43,28 @@ def agent(
     profiles: Annotated[
         Path | None, typer.Option(help="data folder with faces and voices of the household")
     ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="of --policy llm: an OpenAI-compatible address, http://.../v1")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="the model's name there")] = None,
+    speaks: Annotated[
+        str, typer.Option(help="tools (the model can call tools) or json (it replies in JSON)")
+    ] = "tools",
+    ears: Annotated[
+        str, typer.Option(help="what the model hears: none (words only), mono, foa (24 kHz)")
+    ] = "none",
+    pictures: Annotated[int, typer.Option(min=0, max=8, help="how many pictures the model sees")] = 0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="seconds for a reply of the model")] = 30.0,
+    prices: Annotated[str, typer.Option(help="IN,OUT: dollars per million tokens, for the cost")] = "0,0",
+    alone: Annotated[
+        bool, typer.Option("--alone", help="where the model fails, the planned policy does not take over")
+    ] = False,
+    replay: Annotated[
+        Path | None, typer.Option(help="no rig: check a trace, do its calls again, score it (--episode)")
+    ] = None,
+    episode: Annotated[
+        Path | None, typer.Option(help="of --replay: the episode whose truth scores the trace")
+    ] = None,
     fast: Annotated[
         bool,
         typer.Option("--fast/--no-fast", help='the fast loop beside it: alarms, "stop", "be quiet"'),
@@ -63,7 +85,7 @@ def agent(
     from capture.service_manager import ServiceManager
     from edge.agent.agent import STREAMS, Agent
     from edge.agent.fast import beside
-    from edge.agent.runtime import perception_tools, planned_policy
+    from edge.agent.runtime import llm_policy, perception_tools, planned_policy
     from edge.agent.trace import Trace
     from edge.perception.profiles import ProfileBook
     from edge.perception.speech import check_recogniser, load_recogniser
@@ -71,6 +93,9 @@ def agent(
     from edge.service import logs
     from edge.stream import Client
 
+    if replay is not None:
+        _replay(replay, episode, as_json)
+        return
     logs.set_up(log)
     manager = ServiceManager.of_environment()
     check_recogniser(recogniser)
@@ -80,7 +105,13 @@ def agent(
         return perception_tools(load_recogniser(recogniser), book)
 
     def decides() -> Policy:
-        return planned_policy(policy, memory)
+        if policy != "llm":
+            return planned_policy(policy, memory)
+        otherwise = None if alone else planned_policy("memory", memory)
+        return llm_policy(
+            endpoint, model, speaks=speaks, ears=ears, pictures=pictures, timeout_s=timeout,
+            prices=prices, otherwise=otherwise,
+        )  # fmt: skip
 
     decides()  # what is wrong with it is said at once
     if rig or rigs is not None:
@@ -117,6 +148,18 @@ def agent(
         print(json.dumps({"answers": [answer.to_dict() for answer in answers]}))
     if once and not answers:
         raise CheckFailed("the stream ended before anybody asked for something")
+
+
+def _replay(path: Path, episode: Path | None, as_json: bool) -> None:
+    from edge.agent.replay import replay
+
+    found = replay(path, episode)
+    if as_json:
+        print(json.dumps(found.to_dict()))
+    else:
+        print("\n".join(found.lines()))
+    if found.problems:
+        raise CheckFailed(f"{len(found.problems)} things are not as the protocol asks; see above")
 
 
 def _house(

@@ -677,11 +677,20 @@ def test_the_tables_of_demo_and_agent_are_those_of_the_code():
 
     assert list(keys_of("demo")) == [field.name for field in fields(DemoResult)]
     # The class is read, not imported: the agent's module brings the speech model's libraries.
-    tree = ast.parse((REPOSITORY / "edge" / "agent" / "agent.py").read_text(encoding="utf-8"))
+    tree = ast.parse((REPOSITORY / "edge" / "agent" / "loop.py").read_text(encoding="utf-8"))
     answer = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Answer")
     names = [node.target.id for node in answer.body if isinstance(node, ast.AnnAssign)]  # type: ignore[union-attr]
     several = ["answers[].rig", "rigs", "decisions"]
-    assert list(keys_of("agent")) == ["answers", *(f"answers[].{name}" for name in names), *several]
+    from edge.agent.replay import Replay, Request
+
+    replayed = Replay([Request({})]).to_dict()
+    of_trace = ["requests", *(f"requests[].{name}" for name in replayed["requests"][0]), "scores"]
+    assert list(keys_of("agent")) == [
+        "answers",
+        *(f"answers[].{name}" for name in names),
+        *several,
+        *of_trace,
+    ]
 
 
 # ------------------------------------------------------------------ wrong use

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,43 @@ def planned_policy(kind: str = "memory", memory: Path | None = None) -> Policy:
     if kind == "memory":
         return PlannedPolicy(MemoryPolicy(MemoryBank.load(memory)))
     raise InputError(f"a policy is one of {', '.join(POLICIES)}, not {kind!r}")
+
+
+def llm_policy(
+    endpoint: str | None,
+    model: str | None,
+    *,
+    speaks: str = "tools",
+    ears: str = "none",
+    pictures: int = 0,
+    timeout_s: float = 30.0,
+    prices: str = "0,0",
+    otherwise: Policy | None = None,
+) -> Policy:
+    """A language model at an OpenAI-compatible endpoint, guided by the procedures that were learnt; its key
+    is the variable HEARTH_AGENT_KEY. prices: dollars per million tokens, "IN,OUT". otherwise: who takes over.
+
+    Raises InputError for what no such policy can be made of.
+    """
+    from edge.agent.llm_policy import KEY_VARIABLE, LlmOptions, LlmPolicy
+    from edge.agent.memory import MemoryBank, MemoryPolicy
+    from recordings.chat_model import ChatModel
+
+    if endpoint is None or model is None:
+        raise InputError("--policy llm needs --endpoint and --model")
+    if speaks not in ("tools", "json"):
+        raise InputError(f"--speaks is tools or json, not {speaks!r}")
+    if ears not in ("none", "mono", "foa"):
+        raise InputError(f"--ears is none, mono or foa, not {ears!r}")
+    try:
+        cost_in, cost_out = (float(part) for part in prices.split(","))
+    except ValueError:
+        raise InputError(f"--prices is IN,OUT in dollars per million tokens, not {prices!r}") from None
+    chat = ChatModel(endpoint, model, key=os.environ.get(KEY_VARIABLE), timeout_s=timeout_s, retries=2)
+    options = LlmOptions(
+        speaks="json" if speaks == "json" else "tools",
+        ears="foa" if ears == "foa" else "mono" if ears == "mono" else "none",
+        pictures=pictures,
+        prices=(cost_in, cost_out),
+    )
+    return LlmPolicy(chat, options, MemoryPolicy(MemoryBank.load()), otherwise)
