@@ -332,10 +332,11 @@ def ways(
     if device.type not in DEVICE_TYPES:
         return None
     state = device.attributes if start is None else start
+    own = {f"{c.get('endpoint')}.{c.get('cluster')}.{c.get('command')}" for c in device.commands} or None
     try:
-        return orders_to(_twin(device), _known(device, state), goal)
+        return orders_to(_twin(device), _known(device, state), goal, own)
     except InputError:  # it says what its type cannot be: plan from rest
-        return orders_to(_twin(device), {}, goal)
+        return orders_to(_twin(device), {}, goal, own)
 
 
 def afterwards(device: MapDevice, start: Mapping[str, Any], orders: list[Order]) -> dict[str, Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -40,12 +40,16 @@ def schema_of(device_type: str, path: str) -> Attribute | None:
 
 
 def orders_to(
-    device: HomeDevice, start: Mapping[str, Value], wanted: Mapping[str, Value]
+    device: HomeDevice,
+    start: Mapping[str, Value],
+    wanted: Mapping[str, Value],
+    allowed: Collection[str] | None = None,
 ) -> list[Order] | None:
     """The shortest list of orders after which `wanted` holds, [] when it holds already; None: there is none
     of up to `DEPTH` orders.
 
-    start: attributes of the device. Values to try are those that are wanted; that is enough, because in the
+    start: attributes of the device. allowed: the commands that this very device has ("1.OnOff.On"; None: all
+    of its type). Values to try are those that are wanted; that is enough, because in the
     twin every settable attribute is set to a value that a command or write names. A thermostat is also moved
     by steps, as SetpointRaiseLower does.
     """
@@ -59,7 +63,7 @@ def orders_to(
         state, way = queue.popleft()
         if len(way) == DEPTH:
             continue
-        for order in _tries(device, state, wanted):
+        for order in _tries(device, state, wanted, allowed):
             after = _after(device, state, order)
             if after is None or _key(after) in seen:
                 continue
@@ -91,10 +95,14 @@ def _after(device: HomeDevice, state: State, order: Order) -> State | None:
         return None
 
 
-def _tries(device: HomeDevice, state: State, wanted: Mapping[str, Value]) -> Iterator[Order]:
+def _tries(
+    device: HomeDevice, state: State, wanted: Mapping[str, Value], allowed: Collection[str] | None
+) -> Iterator[Order]:
     numbers = {value for value in wanted.values() if isinstance(value, int) and not isinstance(value, bool)}
     for known in commands_of(device.type):
         name = f"{known['endpoint']}.{known['cluster']}.{known['command']}"
+        if allowed is not None and name not in allowed:
+            continue
         if known["command"] == "SetpointRaiseLower":
             yield from _setpoints(device, state, wanted, name)
             continue

@@ -317,6 +317,22 @@ def test_needs_of_every_kind_on_every_type(silent: bool) -> None:
     assert silent or helped >= 8
 
 
+def test_a_real_device_may_lack_commands_of_its_type() -> None:
+    """A blind without positions (as some houses have) closes, and says that it cannot close halfway."""
+    home = Home([HomeDevice("it", "window_covering", "blind", "den", (1.0, 1.0, 1.0))])
+    (told,) = home.describe()
+    told["commands"] = [c for c in told["commands"] if c["command"] != "GoToLiftPercentage"]
+    view = HomeView(RoomMap({"devices": [told], "microphone": {"position_m": [0, 0, 1], "yaw_deg": 0}}))
+    words = HomeWords.of(view.room)
+    ends = {}
+    for text in ("Close the blind.", "Close the blind halfway."):
+        intent = understand(text, words)
+        ends[text] = decide(intent, ground(intent, {}, view), view)
+    assert [c.args["command"] for c in ends["Close the blind."].calls] == ["1.WindowCovering.DownOrClose"]
+    half = ends["Close the blind halfway."]
+    assert (half.outcome, half.category, half.calls) == ("refused", "physical_limit", ())
+
+
 def test_steps_and_percents_by_what_the_device_has() -> None:
     home = Den().view()
     red, fan, blind, radio = (home.device(name) for name in ("red lamp", "fan", "blind", "radio"))
