@@ -86,9 +86,8 @@ class HomeAssistant:
     def log_in(self) -> None:
         """Make the first user, as its page does at the first visit."""
         client = f"{self.url}/"
-        user = {
-            "client_id": client, "name": "Owner", "username": "owner", "password": "a pass phrase", "language": "en"
-        }  # fmt: skip
+        user = {"client_id": client, "name": "Owner", "username": "owner", "language": "en"}
+        user["password"] = "a pass phrase"
         code = self.post("/api/onboarding/users", user)["auth_code"]
         form = {"client_id": client, "grant_type": "authorization_code", "code": code}
         body = urllib.parse.urlencode(form).encode()
