@@ -13,8 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from bench.agent_episodes import BLOCK, read_bundle, record, seed_plan
-from bench.agent_run import child_environment, run_agent
+from bench.agent_run import child_environment, run_agent, scored
 from bench.agent_server import EpisodeServer
+from edge.agent.decide_request import call_of
+from edge.home.reach import Order, orders_to
+from edge.home.twin import HomeDevice
 from edge.stream.command_client import CommandClient
 from recordings.plan.model import Plan
 from recordings.plan.store import plan_to_yaml
@@ -128,6 +131,35 @@ def test_what_an_agent_is_told_does_not_depend_on_what_is_true(episodes: tuple[P
     sound = b"".join(data for op, data in one if op == "observe.sound")
     frames = len(read_bundle(folder / item.id).foa)
     assert len(sound) >= frames * 16, "all of the sound was asked for"
+
+
+def _scripted(plan: Plan, folder: Path, device_id: str | None, orders: list[Order]) -> tuple[str, str]:
+    """(grounding, goal) of an agent that knows what to do beforehand."""
+    with EpisodeServer(plan, folder, [plan.items[0].id]) as server:
+        client = CommandClient(server.address)
+        client.command("episode.next", timeout_s=30.0)
+        client.command("agent.declare", device_id=device_id, evidence={})
+        for order in orders:
+            call = call_of(order)
+            client.command(call.name, **call.args)
+        client.command("agent.finish", answer="It is done.", outcome="done")
+        client.command("episode.next", timeout_s=30.0)
+        (score,) = scored(server.done).evaluation.scores
+    assert score.grounding is not None and score.goal is not None
+    return score.grounding.verdict, score.goal.verdict
+
+
+def test_what_is_done_in_the_home_is_what_is_scored(episodes: tuple[Plan, Path]) -> None:
+    plan, folder = episodes
+    item = plan.items[0]
+    target = next(device for device in item.home.devices if device.id == item.target_device)
+    wanted = {one.attribute: one.value for one in item.goal.asserts}
+    twin = HomeDevice(target.id, target.type, target.name, target.room)
+    orders = orders_to(twin, target.attributes, wanted)
+    assert orders
+    assert _scripted(plan, folder, target.id, orders) == ("right", "right")
+    assert _scripted(plan, folder, target.id, []) == ("right", "wrong"), "said, and not done"
+    assert _scripted(plan, folder, None, orders) == ("wrong", "right")
 
 
 def test_the_agents_process_sees_nothing_but_its_address(episodes: tuple[Plan, Path], tmp_path: Path) -> None:
