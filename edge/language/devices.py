@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from edge.language.home_words import HomeWords, head_noun, names_alike, room_words
+from edge.language.home_words import HomeWords, head_noun, names_alike
 from edge.language.intent import DeviceWords, Side
 from edge.language.nouns import NOUNS, SIDES, SOUND_ITSELF, SOUNDS
 from edge.language.plain_text import any_of
@@ -72,16 +72,9 @@ def _mentions(text: str, home: HomeWords) -> Iterator[Mention]:
     yield from _generic(text, home)
 
 
-def _nouns(home: HomeWords) -> dict[str, tuple[str, ...]]:
-    """Noun or name -> types, with the types of this home that have no everyday word."""
-    found: dict[str, tuple[str, ...]] = {room_words(d.type): (d.type,) for d in home.devices}
-    found |= {name: tuple(dict.fromkeys(d.type for d in devices)) for name, devices in home.names.items()}
-    return {**found, **NOUNS}
-
-
 def _named(text: str, home: HomeWords) -> Iterator[Mention]:
     """Devices by a noun or by a name."""
-    nouns = _nouns(home)
+    nouns = home.nouns
     taken = -1
     for match in re.finditer(rf"\b(?:{any_of(nouns)})\b", text):
         if match.start() < taken:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from edge.language.nouns import NOUNS, ROOM_SYNONYMS, ROOM_WORDS
@@ -75,13 +76,20 @@ class HomeWords:
         now = None if clock is None else 60 * int(clock[1]) + int(clock[2])
         return cls(devices, rooms, people, home.room_name or None, now)
 
-    @property
+    @cached_property
     def names(self) -> dict[str, list[NamedDevice]]:
         """Plain name -> the devices that have it. Two rooms may both have a "ceiling light"."""
         found: dict[str, list[NamedDevice]] = {}
         for device in self.devices:
             found.setdefault(device.name, []).append(device)
         return found
+
+    @cached_property
+    def nouns(self) -> dict[str, tuple[str, ...]]:
+        """Noun or name -> types, with the types of this home that have no everyday word."""
+        found: dict[str, tuple[str, ...]] = {room_words(d.type): (d.type,) for d in self.devices}
+        found |= {name: tuple(dict.fromkeys(d.type for d in named)) for name, named in self.names.items()}
+        return {**found, **NOUNS}
 
     def room_called(self, words: str) -> tuple[str | None, str | None]:
         """("the lounge") -> (room id, None), or (None, words) for a room that the home does not have."""

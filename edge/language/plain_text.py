@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 
 _ONES = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -156,9 +158,14 @@ def bare(words: str) -> str:
         words = shorter
 
 
-def any_of(words: object) -> str:
+def any_of(words: Iterable[str]) -> str:
     """A regular expression for any of these words, longest first."""
-    return "|".join(re.escape(word) for word in sorted(map(str, words), key=len, reverse=True))  # type: ignore[call-overload]
+    return _any_of(tuple(words))
+
+
+@lru_cache(maxsize=256)
+def _any_of(words: tuple[str, ...]) -> str:
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
 
 
 def spoken(text: str) -> str:
