@@ -106,5 +106,13 @@ def test_a_gap_in_time_starts_afresh_and_more_channels_are_refused():
     half = round(2.2 * FS)
     assert listen(spotter, sound[:half]) == []
     assert listen(spotter, sound[half:], 60 * 10**9) == [], "the pulse before the gap does not count"
-    with pytest.raises(InputError, match="one channel"):
-        spotter.push(np.zeros((480, 4), np.float32), 0)
+    with pytest.raises(InputError, match="AmbiX"):
+        spotter.push(np.zeros((480, 2), np.float32), 0)
+
+
+def test_where_w_hears_nothing_the_other_channels_hear_the_alarm():
+    sound = np.zeros((len(pulses(0.5, 0.5, 3, 3100)), 4), np.float32)
+    sound[:, 3] = pulses(0.5, 0.5, 3, 3100)
+    sound[:, 0] = noise(len(sound) / FS, 2)[: len(sound)]
+    assert len(listen(AlarmSpotter(FS), sound)) == 1
+    assert listen(AlarmSpotter(FS), sound[:, 0]) == []
