@@ -25,7 +25,7 @@ def perception_tools(recogniser: Recogniser, book: ProfileBook | None = None) ->
     left out and named in the log.
     """
     from edge.language import HomeWords
-    from edge.language.expectation import expectation
+    from edge.language.expectation import expectation, prepare
     from edge.perception.active_speaker import ActiveSpeakerTool
     from edge.perception.device_sound import SoundDirectionTool
     from edge.perception.faces import FaceTool
@@ -35,6 +35,7 @@ def perception_tools(recogniser: Recogniser, book: ProfileBook | None = None) ->
     from edge.perception.unseen import FacingOrHeard, OrHeard
     from edge.perception.voice_identity import VoiceTool
 
+    prepare()
     known = book if book is not None else ProfileBook()
     tools: dict[str, Tool[Any]] = {
         "speech": SpeechTool(recogniser, lambda room: expectation(HomeWords.of(room))),

@@ -117,3 +117,8 @@ def expectation(home: HomeWords) -> RequestExpectation:
             del _BUILT[next(iter(_BUILT))]
         _BUILT[key] = RequestExpectation(home)
     return _BUILT[key]
+
+
+def prepare() -> None:
+    """Compile the search (some seconds after an installation), so that no first request waits for it."""
+    WordGraph({"start": ("on",)}).nearest("on", 1)
