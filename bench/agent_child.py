@@ -8,6 +8,7 @@ of an episode it was told at that address.
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,10 @@ def main() -> int:
             scene = Scene(utterance, seen, RoomMap(client.command("home.describe")))
             decided_after_s = (utterance.decided_ns - utterance.ended_ns) / 1e9
             client.command("observe.heard", decided_after_s=decided_after_s)
-            loop.answer(scene)
+            try:
+                loop.answer(scene)
+            except Exception:  # the episode stays unanswered, and is wrong; the others are still measured
+                traceback.print_exc()
 
 
 if __name__ == "__main__":
