@@ -88,6 +88,7 @@ class BridgeHome:
         self._here = rig.room.name
         self._named = rig.room.devices
         self._listeners: list[Listener] = []
+        self._devices_listeners: list[Callable[[], None]] = []
         self.order = threading.RLock()
         self._lock = threading.Lock()
         self._bound: dict[str, Bound] = {}
@@ -139,6 +140,10 @@ class BridgeHome:
         """As in the twin; changes of the real home are told by a thread of this object."""
         with self.order:
             self._listeners.append(listener)
+
+    def listen_devices(self, others: Callable[[], None]) -> None:
+        """Call `others()` when the home has other devices than before: it was reached, or got new ones."""
+        self._devices_listeners.append(others)
 
     def state(self, device_id: str) -> dict[str, Value]:
         """All attributes of one device. Raises HomeError DEVICE_NOT_FOUND."""
@@ -376,7 +381,11 @@ class BridgeHome:
 
     def _heard(self, events: set[str | None]) -> None:
         if None in events:
+            before = self.devices
             self._rebuild()
+            if self.devices != before:
+                for others in list(self._devices_listeners):
+                    others()
             changed = [device.id for device in self.devices]
         else:
             with self._lock:

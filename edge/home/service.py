@@ -129,6 +129,8 @@ class HomeService:
         self.desk = AgentDesk(self.home, server, publisher, self._watch)
         if self._kept is not None:
             self._kept.restore(self.workflows)
+        if isinstance(self.home, BridgeHome):
+            self.home.listen_devices(self._other_devices)
         self._publish_state({})
 
     def start(self) -> HomeService:
@@ -157,9 +159,13 @@ class HomeService:
             self.home.replace_devices(_devices(rig))
         if isinstance(self.simulation, Simulation):
             self.simulation.follow_devices()
+        self.rig = rig
+        self._other_devices()
+
+    def _other_devices(self) -> None:
+        """The home has others than before."""
         if self._guard is not None:
             self._guard.follow()
-        self.rig = rig
         self._publish_state({})
 
     def _now(self) -> None:

@@ -23,7 +23,9 @@ from edge.home.bridge_report import report_of
 from edge.home.errors import HomeError
 from edge.home.home_assistant import HomeAssistantLink, read_token
 from edge.home.mqtt_presence import STREAMS, Presence, forget_presence
-from edge.stream import Client, CommandServer, Publisher
+from edge.home.service import HomeService
+from edge.safety.guard import Guard
+from edge.stream import Client, CommandError, CommandServer, Publisher
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
@@ -148,9 +150,6 @@ def test_other_domains_by_the_same_commands(house: HomeAssistant, home: RealHome
     home.command("media_player_walkman", "MoveToLevel", {"level": 127})
     assert house.state("media_player.walkman")["state"] == "paused"
     assert attribute("media_player.walkman", "volume_level") == 0.5
-    lock = "1.DoorLock.LockState"
-    assert home.command("lock_kitchen_door", "LockDoor").attributes[lock] == 1
-    assert house.state("lock.kitchen_door")["state"] == "locked"
     moving = home.command("cover_hall_window", "UpOrOpen").attributes
     assert moving["1.WindowCovering.TargetPositionLiftPercent100ths"] == 0
     home.command("humidifier_dehumidifier", "Off")
@@ -193,6 +192,25 @@ def test_a_lamp_of_mqtt_through_home_assistant(house: HomeAssistant, home: RealH
         other.close()
     finally:
         lamp.close()
+
+
+def test_a_real_door_needs_a_yes_that_was_heard(house: HomeAssistant, home: RealHome, rig: Rig):
+    door = {"device_id": "lock_front_door", "command": "UnlockDoor"}
+    with (
+        Publisher("tcp://127.0.0.1:0") as publisher,
+        CommandServer("tcp://127.0.0.1:0") as server,
+        Client(publisher.address, server.address, streams=["event"]) as client,
+    ):
+        HomeService(rig, home, server, publisher, guard=Guard(home.home))
+        with pytest.raises(CommandError, match="CONFIRMATION_NEEDED"):
+            client.command("home.command", **door)
+        assert house.state("lock.front_door")["state"] == "locked"
+        with pytest.raises(CommandError, match="CONFIRMATION_NEEDED"):  # nobody said yes
+            client.command("home.command", **door, confirmed=True)
+        client.command("agent.heard", text="yes")
+        told = client.command("home.command", **door, confirmed=True)
+        assert told["changed"] == {"1.DoorLock.LockState": 2}
+        assert house.state("lock.front_door")["state"] == "unlocked"
 
 
 def test_turn_that_off_while_pointing(house: HomeAssistant, broker: Broker, rig: Rig, tmp_path: Path):

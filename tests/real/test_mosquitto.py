@@ -146,6 +146,25 @@ def test_what_cannot_be_mapped_says_why(broker: Broker, home: RealHome):
     peer.close()
 
 
+def test_a_home_that_comes_later_is_taken_in(tmp_path: Path):
+    broker = Broker(tmp_path / "broker")
+    rig = rig_at(broker)
+    home = RealHome(rig, link_of(rig))  # nobody is there yet: the rig runs on
+    others: list[int] = []
+    home.home.listen_devices(lambda: others.append(len(home.home.devices)))
+    try:
+        assert [d["connected"] for d in home.home.describe()] == [False]
+        assert set(home.home.state("lamp_1").values()) == {None}
+        with broker:
+            lamp, other = Lamp(broker), Lamp(broker, "hall lamp")
+            assert becomes(lambda: home.home.snapshot()["lamp_1"].get(ON) is True, 20)
+            assert becomes(lambda: others and others[-1] == 2)
+            lamp.close()
+            other.close()
+    finally:
+        home.close()
+
+
 def test_a_restart_of_the_broker_is_survived(broker: Broker, home: RealHome):
     lamp = Lamp(broker)
     try:
