@@ -40,11 +40,12 @@ class FastLoop:
 
         self._home = home
         self._cutter = UtteranceCutter()
-        self._spotters: list[Any] = [AlarmSpotter()]
+        self._alarms = AlarmSpotter()
+        self._words: Any = None
         if spot:
             from edge.perception.keywords import KeywordSpotter
 
-            self._spotters.append(KeywordSpotter())
+            self._words = KeywordSpotter()
         self._speaking = False
 
     def push(self, message: Message) -> None:
@@ -52,11 +53,12 @@ class FastLoop:
         if message.stream != "foa24" or message.array is None:
             return
         sound = np.asarray(message.array, np.float32)
-        w = np.ascontiguousarray(sound[:, 0])
-        for spotter in self._spotters:
-            for found in spotter.push(w, message.t_ns):
-                late_ms = round((monotonic_ns() - found.t_ns) / 1e6)
-                self._tell(found.kind, found.t_ns, text=found.heard, late_ms=late_ms)
+        noticed = self._alarms.push(sound, message.t_ns)  # all channels: a standing wave can hide it in W
+        if self._words is not None:
+            noticed += self._words.push(np.ascontiguousarray(sound[:, 0]), message.t_ns)
+        for found in noticed:
+            late_ms = round((monotonic_ns() - found.t_ns) / 1e6)
+            self._tell(found.kind, found.t_ns, text=found.heard, late_ms=late_ms)
         ended = self._cutter.push(sound, message.t_ns)
         speaking = self._cutter.speaking_since_ns is not None
         if speaking and not self._speaking:

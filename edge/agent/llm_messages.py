@@ -112,7 +112,7 @@ def parameters(tool: str, devices: Sequence[str] = ()) -> dict[str, Any]:
     made = dict(properties)
     if devices and "device_id" in made:
         ids: list[Any] = [*devices, None] if tool == "declare" else [*devices]
-        made["device_id"] = {**made["device_id"], "enum": ids}
+        made["device_id"] = {"enum": ids}  # with a type beside it, grammars of llama.cpp take the type alone
     return {
         "type": "object", "properties": made, "required": list(required), "additionalProperties": False,
     }  # fmt: skip
