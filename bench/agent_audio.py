@@ -26,7 +26,7 @@ from capture.virtual.staged import staged_request, staged_rig
 from capture.virtual.voices import SILENCE_S, VOICES, speak, voice_named
 from dsp.errors import HearthError
 from edge.perception.alarm_tone import AlarmSpotter
-from edge.perception.device_sound import SoundDirectionTool
+from edge.perception.device_sound import SoundDirectionTool, SoundKindTool
 from edge.perception.keywords import KeywordSpotter, Noticed
 from edge.perception.profiles import Identity, ProfileBook
 from edge.perception.room_map import RoomMap
@@ -207,15 +207,18 @@ def _directions(is_quick: bool) -> None:
     plan = _plan(QUICK_SEED if is_quick else SEED, None)
     sounding = [item for item in plan.items if item.staging.sounding]
     silent = [item for item in plan.items if not item.staging.sounding]
-    tool = SoundDirectionTool()
-    errors, within, nearest, invented = [], [], [], []
+    tool, kind_tool = SoundDirectionTool(), SoundKindTool()
+    errors, within, nearest, invented, kinds = [], [], [], [], []
     for item in sounding[:12] if is_quick else sounding:
-        scene = hear(item, plan)
+        scene, sounds = heard_and_made(item, plan)
         if scene is None:
             continue
         found = tool(scene)
         devices = [d for d in scene.room.devices if d.position_m is not None]
         true = item.staging.sounding[0]
+        kind = kind_tool(scene).value
+        if len(item.staging.sounding) == 1:
+            kinds.append(kind is not None and kind.best == sounds[item.staging.sounding[0]])
         if found.value is None:
             errors.append(180.0)
             nearest.append(False)
@@ -232,6 +235,7 @@ def _directions(is_quick: bool) -> None:
     figure("device_direction_p90", float(np.percentile(errors, 90)), "deg", "<=", 12)
     figure("device_direction_within_sigma", 100 * float(np.mean(within)), "%", ">=", 68)
     peer("device_direction_nearest_is_it", 100 * float(np.mean(nearest)), "%")
+    figure("sound_kind_right", 100 * float(np.mean(kinds)), "%", ">=", 90)
     figure("device_direction_where_nothing_sounds", 100 * float(np.mean(invented)), "%", "<=", 3)
 
 
@@ -317,7 +321,7 @@ def _spotted_in_rooms(spotter: _Timed, natural: bool, is_quick: bool) -> None:
     hits = []
     for number, item in enumerate(quiet[:: len(quiet) // (6 if is_quick else 30)]):
         word = (*STOP_WORDS[:1], *MUTE_WORDS[:2])[number % 3]
-        foa, _ = _sound(replace(item, request=word), plan)
+        foa, *_ = _sound(replace(item, request=word), plan)
         hits.append(bool(spotter.listen(np.ascontiguousarray(foa[:, 0]))))
     figure("spotter_hits_in_rooms", 100 * float(np.mean(hits)), "%", ">=", 85)
 
@@ -380,24 +384,33 @@ def _spoken(text: str, voice: str) -> F32:
     return np.asarray(dsp.resample(mono[:, None], 48000, RATE_HZ)[:, 0], np.float32)
 
 
-def _sound(item: PlanItem, plan: Plan) -> tuple[F32, RoomMap]:
+def _sound(item: PlanItem, plan: Plan) -> tuple[F32, RoomMap, dict[str, str]]:
+    """(frames, 4) at 24 kHz, the map, and what each device there is made to sound like."""
     with tempfile.TemporaryDirectory() as folder:
         rig = staged_rig(item, plan, storage=folder)
         with open_rig(rig, staged=staged_request(item, plan)) as opened:
-            return heard(opened), RoomMap(described_home(item, plan))
+            assert opened.scene is not None
+            sources = opened.scene.truth.sources
+            sounds = {s.device_id: s.sound for s in sources if s.device_id is not None and s.sound}
+            return heard(opened), RoomMap(described_home(item, plan)), sounds
 
 
 def hear(item: PlanItem, plan: Plan) -> Scene | None:
     """An episode as an agent hears it, without pictures; None when nobody is heard."""
-    foa, room = _sound(item, plan)
+    return heard_and_made(item, plan)[0]
+
+
+def heard_and_made(item: PlanItem, plan: Plan) -> tuple[Scene | None, dict[str, str]]:
+    """As `hear`, and the truth beside it: what each device is made to sound like."""
+    foa, room, sounds = _sound(item, plan)
     cutter = UtteranceCutter()
     said = []
     for first in range(0, len(foa), BLOCK):
         said += cutter.push(foa[first : first + BLOCK], 10**12 + round(first * 1e9 / RATE_HZ))
     said += cutter.flush()
     if not said:
-        return None
-    return Scene(max(said, key=lambda one: one.duration_s), (), room)
+        return None, sounds
+    return Scene(max(said, key=lambda one: one.duration_s), (), room), sounds
 
 
 def main() -> int:
