@@ -186,3 +186,11 @@ class RoomAir:
         temperature, humidity, pm10 = (float(value) for value in self._air)
         light = self._dark_lux + self._lamps_lux
         return {"temperature": temperature, "humidity": humidity, "illuminance": light, "pm10": pm10}
+
+
+def warm() -> None:
+    """Load the kernels (half a second, compiled once per machine), so that no first command is late."""
+    room = RoomAir({}, Quirks())
+    room.follow([("fan", "fan", {"1.OnOff.OnOff": True, "1.FanControl.PercentCurrent": 50})])
+    room.run(1)
+    room.first_beyond("temperature", 9999.0, None, 1)

@@ -13,6 +13,7 @@ from edge.home.agent_desk import AgentDesk
 from edge.home.bridge import BridgeHome
 from edge.home.clock import FORM, TICKS_PER_S, HomeClock, RealTime
 from edge.home.describe import room_map
+from edge.home.environment import warm
 from edge.home.errors import HomeError
 from edge.home.kept_schedule import KeptSchedule
 from edge.home.schema import Value
@@ -112,6 +113,8 @@ class HomeService:
             self.simulation = Simulation(home, clock=HomeClock(datetime.now().strftime(FORM)))
         else:
             self.simulation = home
+        if isinstance(self.simulation, Simulation):
+            warm()
         self.home = self.simulation.home
         self._household, self._calibrations = household, calibrations
         self._publisher = publisher
