@@ -1,7 +1,7 @@
 """Natural voices for the virtual room: two small neural voices, each also as smaller or larger speakers.
 
 espeak-ng's voices are one formant synthesis: to a speaker model they sound like brothers, and a recogniser
-misreads them. These five differ and are understood (docs/agent.md has the figures). They are optional:
+misreads them. These five differ and are understood (docs/hearing.md has the figures). They are optional:
 `sh scripts/voices.sh` installs them into `.venv-voices`, or $HEARTH_VOICES names such a folder. Each
 sentence is spoken by a program of its own, without randomness, and kept in `spoken/` there.
 

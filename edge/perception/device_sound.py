@@ -29,7 +29,7 @@ SILENT = 10**-1.2  # of the loud frames' power: below is a silence between beeps
 PEAKS = 6  # tones that can make up a sound
 BEATS_HZ = (8.0, 40.0)
 ENVELOPE_HZ = 400
-# (where it is even, width) of each sign: from clear cases of all kinds, measured in rooms (docs/agent.md).
+# (where it is even, width) of each sign: from clear cases of all kinds, measured in rooms (docs/hearing.md).
 SILENCES, PURE, BLOWN, BEATS = (0.22, 0.04), (0.84, 0.03), (0.5, 0.03), (6.5, 0.5)
 
 
