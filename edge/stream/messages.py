@@ -126,8 +126,9 @@ _COMMANDS = (
                 "published as `finished`; needs a declaration first"),
     CommandSpec("agent.arbitrated", "`decision`", "home",
                 "published as `arbitrated`: which of several rigs answers, and why"),
-    CommandSpec("agent.noticed", "`kind` (speech, alarm, stop, mute), `t_ns`; `on`, `text`, `late_ms` (optional)",
-                "home", "what the fast loop heard, published as an event of that kind"),
+    CommandSpec("agent.noticed",
+                "`kind` (speech, alarm, stop, mute), `t_ns`; `on`, `text`, `late_ms` (optional)", "home",
+                "what the fast loop heard, published as an event of that kind"),
     CommandSpec("rig.describe", "", "live",
                 "`id` (stable), `lasting` (it is kept over restarts), `name`, `room`, `run` (the epoch)"),
 )
