@@ -26,7 +26,9 @@ Floats = NDArray[np.float64]
 FRONT_DEG = 55.0  # up to here the mesh of a face says how the head is turned
 SIDE_DEG = 62.0  # from here on the shoulders do
 HEAD_SIGMA_DEG, BODY_SIGMA_DEG, BACK_SIGMA_DEG = 7.0, 12.0, 15.0
-PRESENT = 0.08  # of a face in the best of the pictures: turned half away it is seen badly, a back shows none
+# Presence of a face, of the middle picture, for there being one: what seems to look straight here must be
+# sure; turned half away it is seen badly, and a back shows none.
+PRESENT, PRESENT_ASIDE, ASIDE_DEG = 0.5, 0.08, 25.0
 SPREAD_DEG = 40.0  # pictures that disagree by more: the confidence falls
 
 
@@ -71,9 +73,7 @@ def _facing(scene: Scene, speaker: SpeakerSeen) -> Facing | None:
     if view is None:
         return None
     faces = [face_in(scene, one) for one in speaker.person.sightings]
-    presence = [face.presence for face in faces if face is not None]
-    # Without a picture large enough, or without the network, nothing says that there is no face.
-    there = not presence or max(presence) >= PRESENT
+    there = _has_face([face for face in faces if face is not None])
     both = zip(speaker.person.sightings, faces, strict=True)
     found = [_in_picture(view, one, face, there) for one, face in both]
     angles = np.radians([one.azimuth_deg for one in found])
@@ -82,6 +82,14 @@ def _facing(scene: Scene, speaker: SpeakerSeen) -> Facing | None:
     best = int(np.argmin(apart.sum(axis=1)))
     spread = float(np.median(apart[best]))
     return Facing(found[best].azimuth_deg, math.hypot(found[best].sigma_deg, spread), found[best].source)
+
+
+def _has_face(faces: list[FaceMesh]) -> bool:
+    """Without a picture large enough, or without the network, nothing says that there is none."""
+    if not faces:
+        return True
+    aside = abs(float(np.median([face.yaw_deg for face in faces]))) >= ASIDE_DEG
+    return float(np.median([face.presence for face in faces])) >= (PRESENT_ASIDE if aside else PRESENT)
 
 
 def _in_picture(view: View, one: Sighting, face: FaceMesh | None, there: bool) -> Facing:

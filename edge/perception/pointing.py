@@ -30,7 +30,7 @@ SIDES: tuple[Side, Side] = ("left", "right")
 # height, hand 0.108; a finger that points reaches nearly as far).
 REACH_M = {"wrist": 0.57, "elbow": 0.31}
 VISIBLE = {"wrist": 0.3, "elbow": 0.5}
-RAISED_DEG = 33.0  # between the arm and one that hangs
+RAISED_DEG = 39.0  # between the arm and one that hangs
 ACROSS_DEG = 3.0  # error out of the plane of camera and arm
 ALONG_DEG = {"wrist": 13.0, "elbow": 20.0}  # error in it, when the side is right
 OUTLIER = 0.08  # chance that the ray is nonsense, spread over the sphere
