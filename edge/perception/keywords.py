@@ -4,7 +4,7 @@ A word counts when it stands alone: silence, at most 1.2 s of voice, an eighth o
 Then Whisper (the recogniser's own model, so nothing more to install) writes the last two seconds, which takes
 40 to 80 ms of one core, since its encoder gets two seconds instead of thirty. A command is noticed when one
 of its words is the best reading, or all but the best. "Stop that humming" is no command of the fast loop: it
-goes on, and the slow loop answers it. A lone "mute" is hard for the model (docs/hearing.md); "be quiet" is not.
+goes on, and the slow loop answers it. "Mute" alone is hard for the model (docs/hearing.md).
 """
 
 from __future__ import annotations
