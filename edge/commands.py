@@ -66,7 +66,7 @@ def live(
         typer.Option("--agent", "--with-agent", help="run `hearth agent` beside it, restarted when it hangs"),
     ] = False,
     policy: Annotated[
-        str, typer.Option(help="of --agent: memory, generic or llm (see `hearth agent`)")
+        str, typer.Option(help="of --agent: memory or generic (see `hearth agent`, which also has llm)")
     ] = "memory",
     log: Annotated[
         str, typer.Option(help="form of the log lines on stderr: auto, human, journal, json")

@@ -40,7 +40,7 @@ class Agent:
         self.trace = trace or Trace()
         self._attention = Attention()
         self._world = LiveWorld(client, alive, self._attention)
-        self._loop = RequestLoop(client, tools, policy, self.trace, attention=self._attention)
+        self._loop = RequestLoop(client, tools, policy, self.trace, attention=self._attention, alive=alive)
 
     def answers(self) -> Iterator[Answer]:
         """Answer requests until the stream ends. Utterances that ask for nothing are passed over."""

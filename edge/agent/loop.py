@@ -15,7 +15,7 @@ the home is not as its own replies said.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -255,7 +255,7 @@ def moved_on(path: str, value: Any, state: Mapping[str, Any]) -> bool:
 class RequestLoop:
     """Answers requests, one after the other. policy: what decides; it may remember what was said before.
 
-    tools: perception by name (`edge.agent.runtime.perception_tools`).
+    tools: perception by name (`edge.agent.runtime.perception_tools`). alive: is called after every step.
     """
 
     def __init__(
@@ -268,11 +268,12 @@ class RequestLoop:
         most_steps: int = MOST_STEPS,
         most_seconds: float = MOST_SECONDS,
         attention: Attention | None = None,
+        alive: Callable[[], None] = lambda: None,
     ) -> None:
         self.home, self.tools, self.policy = home, tools, policy
         self.trace = trace or Trace()
         self._most_steps, self._most_s = most_steps, most_seconds
-        self._attention = attention or Attention()
+        self._attention, self._alive = attention or Attention(), alive
 
     def answer(self, scene: Scene) -> Answer | None:
         """What came of one utterance; None for one that asks for nothing.
@@ -318,6 +319,7 @@ class RequestLoop:
                     self._stop(run)
                     return
                 observed = run.do(action)
+                self._alive()
                 if run.over:
                     return
                 if run.count >= self._most_steps or time.monotonic() > until:
