@@ -177,8 +177,9 @@ def no_service() -> Iterator[tuple[str, str]]:
 
 
 def test_the_agents_process_cannot_know_the_truth() -> None:
-    """Nothing that opens a rig, makes a scene, plans an episode or scores one is even loaded. (What it is told
-    is looked at in test_agent_no_truth.)"""
+    """Nothing that opens a rig, makes a scene, plans an episode or scores one is even loaded.
+
+    What it is told is looked at in test_agent_no_truth."""
     code = (
         "import sys, edge.agent.agent, edge.agent.runtime, edge.perception.whisper, edge.perception.voice;"
         "print('\\n'.join(sys.modules))"
