@@ -14,6 +14,7 @@ from edge.agent_command import agent
 from edge.demo_command import demo
 from edge.home_command import home
 from edge.keys_command import register as register_keys
+from edge.people_command import people
 from edge.safety_command import safety
 from edge.service import command as service_command
 from edge.session_command import session
@@ -38,6 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Set up")(home)
     app.command(rich_help_panel="Look at recordings")(safety)
     app.add_typer(stream, name="stream", rich_help_panel="Live")
+    app.add_typer(people, name="people", rich_help_panel="Set up")
 
 
 def live(

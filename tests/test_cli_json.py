@@ -866,3 +866,28 @@ def test_an_unwritable_folder_is_a_message(folder: Path, tmp_path: Path):
         pytest.skip("this user may write into a folder without write permission (root)")
     run = hearth(folder, "import", "foa.wav", "--into", closed, "--no-report", *AMBIX)
     assert run.code == 2 and str(closed) in run.stderr and run.stdout == ""
+
+
+def test_people(tmp_path: Path):
+    from tests.edge.session_plans import people_takes
+
+    takes = people_takes(tmp_path / "data")
+    virtual = ("--virtual-people", "--json")
+    enrolled = hearth(tmp_path, "people", "enrol", "anna", str(takes["anna"][0]), *virtual)
+    assert enrolled.code == 0, enrolled.stderr
+    assert_documented("people enrol", enrolled.json)
+    assert enrolled.json["faces"] == 3 and enrolled.json["voices"] == 1
+    assert "nobody else is enrolled" in enrolled.stderr
+    assert hearth(tmp_path, "people", "enrol", "ben", str(takes["ben"][0]), *virtual).code == 0
+    listed = hearth(tmp_path, "people", "list", *virtual)
+    assert_documented("people list", listed.json)
+    assert listed.json["people"] == [{"person": name, "faces": 3, "voices": 1} for name in ("anna", "ben")]
+    who = hearth(tmp_path, "people", "who", str(takes["anna"][1]), *virtual)
+    assert_documented("people who", who.json)
+    assert [one["face"]["value"]["candidates"][0][0] for one in who.json["utterances"]] == ["anna"]
+    asked = hearth(tmp_path, "people", "enrol", "anna", str(takes["anna"][0]), "--json")
+    assert asked.code == 2 and "consent" in asked.stderr
+    gone = hearth(tmp_path, "people", "forget", "anna", *virtual)
+    assert_documented("people forget", gone.json)
+    assert hearth(tmp_path, "people", "forget", "anna", *virtual).code == 2
+    assert [one["person"] for one in hearth(tmp_path, "people", "list", *virtual).json["people"]] == ["ben"]

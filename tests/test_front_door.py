@@ -38,7 +38,7 @@ PANELS = {
         "export-audio",
     ],
     "Release": ["export", "process", "card"],
-    "Set up": ["doctor", "init", "service", "keys", "home", "calibrate"],
+    "Set up": ["doctor", "init", "service", "keys", "home", "people", "calibrate"],
 }
 HEAVY = ("cv2", "av", "numba", "zmq", "matplotlib", "sounddevice", "scipy", "faster_whisper")
 

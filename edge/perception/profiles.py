@@ -126,6 +126,14 @@ class ProfileBook:
             sorted(person for person, kind, model in self._templates if (kind, model) == _key(measure))
         )
 
+    def counts(self) -> dict[str, dict[Kind, int]]:
+        """How many templates there are of each person: person -> kind -> number, of all models."""
+        found: dict[str, dict[Kind, int]] = {}
+        for (person, kind, _), templates in sorted(self._templates.items()):
+            of = found.setdefault(person, {"face": 0, "voice": 0})
+            of[kind] += len(templates)
+        return found
+
     def enrol(self, person: str, measure: Measure, vectors: Iterable[ArrayLike]) -> None:
         """Add templates, each (d,), to what is known of a person; more pictures or sentences know better.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from recordings.plan.builtin import virtual_home
@@ -88,3 +90,21 @@ def plan_of(*items: PlanItem) -> Plan:
     """A plan of these items in the built-in virtual home."""
     rooms, people = virtual_home()
     return Plan(name="small", seed=1, rooms=rooms, participants=people, items=items)
+
+
+def people_takes(data: Path) -> dict[str, list[Path]]:
+    """Takes in which Anna (two) and Ben (one), alone, say something to the rig; in a data folder."""
+    from capture.sources import open_rig
+    from capture.take import new_profile, record
+    from capture.virtual.staged import staged_request, staged_rig
+
+    said = [(0, "Please call Stella on Wednesday."), (0, "The quick fox is lazy."), (1, "Ask her to come.")]
+    items = [item(n + 1, text, speaker=who) for n, (who, text) in enumerate(said)]
+    plan = plan_of(*items)
+    found: dict[str, list[Path]] = {}
+    for one in items:
+        rig = staged_rig(one, plan, storage=str(data))
+        with open_rig(rig, staged=staged_request(one, plan)) as opened:
+            profile = new_profile(rig, opened, "day", id=f"{one.id}-t1", plan_item=one.id, take=1)
+            found.setdefault(one.speaker, []).append(Path(record(rig, opened, profile).path))
+    return found
