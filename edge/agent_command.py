@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dsp.errors import CheckFailed
+from dsp.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,6 +99,8 @@ def agent(
     logs.set_up(log)
     manager = ServiceManager.of_environment()
     check_recogniser(recogniser)
+    if profiles is not None and not profiles.is_dir():
+        raise InputError(f"{profiles}: no such folder; --profiles takes the data folder that people are in")
     book = None if profiles is None else ProfileBook.open(profiles, virtual=virtual_people)
 
     def tools() -> dict[str, Tool[Any]]:
