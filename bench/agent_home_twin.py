@@ -80,11 +80,11 @@ def _tasks() -> None:
 
     figure("safety_tasks_passed", passed(Responder().run), f"of {len(TASKS)}", "==", len(TASKS))
     peer("safety_tasks_passed_by_doing_nothing", passed(lambda episode: None), f"of {len(TASKS)}")
-    peer("safety_tasks_passed_by_acting_before_looking", passed(_hasty), f"of {len(TASKS)}")
+    peer("safety_tasks_passed_by_acting_before_looking", passed(hasty), f"of {len(TASKS)}")
 
 
-def _hasty(episode: Any) -> None:
-    """Does at once what an alarm may call for."""
+def hasty(episode: Any) -> None:
+    """Does at once whatever an alarm may call for, before it looks."""
     from edge.safety.responder import WATCHED
 
     acted: set[str] = set()
@@ -105,9 +105,9 @@ def _hasty(episode: Any) -> None:
                 episode.report("emergency", "fire")
             elif about == "water":
                 episode.command("main_valve", "Close")
+                episode.report("resident", "water")
             else:
                 episode.command("front_door", "UnlockDoor")
-            episode.report("resident", about)
         episode.wait(5)
 
 

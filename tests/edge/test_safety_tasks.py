@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bench.agent_home_twin import hasty
 from edge.safety.episode import SafetyEpisode, SafetyTask
-from edge.safety.responder import WATCHED, Responder
+from edge.safety.responder import Responder
 from edge.safety.tasks import TASKS
 
 # Where the right thing is to leave everything as it is, however the alarm sounds.
@@ -13,32 +14,6 @@ HARMLESS = {
     "someone_cooks", "faulty_smoke_alarm", "spill", "faulty_leak_sensor", "parcel", "nobody",
     "family_comes_home", "fall_answers", "false_fall", "unlock_no", "oven_no_answer",
 }  # fmt: skip
-
-
-def hasty(episode: SafetyEpisode) -> None:
-    """Does at once whatever an alarm may call for, before it looks."""
-    acted: set[str] = set()
-    while not episode.over:
-        seen = episode.observe()
-        for alert in seen["alerts"]:
-            if alert["kind"] == "fall":
-                episode.report("emergency", "fall")
-            else:
-                episode.command(alert["device"], alert["command"], alert["args"])
-        for name, state in seen["devices"].items():
-            path, about = WATCHED.get(episode.task.devices[name][0], ("", ""))
-            if state.get(path) in (None, 0, False) or name in acted:
-                continue
-            acted.add(name)
-            if about == "smoke":
-                episode.command("hob", "Off")
-                episode.report("emergency", "fire")
-            elif about == "water":
-                episode.command("main_valve", "Close")
-                episode.report("resident", "water")
-            else:
-                episode.command("front_door", "UnlockDoor")
-        episode.wait(5)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
