@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 import dsp
-from bench.agent_episodes import described_home, heard, seed_plan
+from bench.agent_episodes import described_home, heard, seed_plan, times_ns
 from bench.agent_household import household_items
 from bench.figures import end_of_part, figure, not_measured, note, peer, quick
 from capture.sources import open_rig
@@ -31,14 +31,13 @@ from edge.perception.keywords import KeywordSpotter, Noticed
 from edge.perception.profiles import Identity, ProfileBook
 from edge.perception.room_map import RoomMap
 from edge.perception.tools import Scene
-from edge.perception.utterance import RATE_HZ, UtteranceCutter
+from edge.perception.utterance import BLOCK, RATE_HZ, utterances_in
 from edge.perception.voice_identity import DVector, VoiceTool, talker_sound
 from recordings.plan.model import Plan, PlanItem
 
 F32 = NDArray[np.float32]
 
 SEED, QUICK_SEED = 901, 91
-BLOCK = RATE_HZ // 50
 FLOOR = 3e-4  # RMS of the noise under sentences that are heard without a room
 STOP_WORDS = ("Stop!", "Stop it!")
 MUTE_WORDS = ("Be quiet.", "Quiet!", "Silence!", "Shut up.")
@@ -403,11 +402,7 @@ def hear(item: PlanItem, plan: Plan) -> Scene | None:
 def heard_and_made(item: PlanItem, plan: Plan) -> tuple[Scene | None, dict[str, str]]:
     """As `hear`, and the truth beside it: what each device is made to sound like."""
     foa, room, sounds = _sound(item, plan)
-    cutter = UtteranceCutter()
-    said = []
-    for first in range(0, len(foa), BLOCK):
-        said += cutter.push(foa[first : first + BLOCK], 10**12 + round(first * 1e9 / RATE_HZ))
-    said += cutter.flush()
+    said = utterances_in(foa, times_ns)
     if not said:
         return None, sounds
     return Scene(max(said, key=lambda one: one.duration_s), (), room), sounds

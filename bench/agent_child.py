@@ -20,15 +20,15 @@ from edge.agent.memory import GenericOrder, MemoryBank, MemoryPolicy
 from edge.agent.memory.evidence import Policy
 from edge.agent.planned import PlannedPolicy
 from edge.agent.runtime import perception_tools
+from edge.agent.world import decoded
 from edge.perception.profiles import ProfileBook
 from edge.perception.room_map import RoomMap
 from edge.perception.speech import load_recogniser
-from edge.perception.tools import Picture, Scene
-from edge.perception.utterance import RATE_HZ, Utterance, UtteranceCutter
+from edge.perception.tools import BEFORE_S, Picture, Scene
+from edge.perception.utterance import BLOCK, RATE_HZ, Utterance, UtteranceCutter
 from edge.stream.command_client import CommandClient
 
-BLOCK = RATE_HZ // 50
-BEFORE_NS = 1_000_000_000  # of pictures before the speech
+BEFORE_NS = round(BEFORE_S * 1e9)
 FETCH = RATE_HZ
 
 
@@ -47,8 +47,6 @@ def utterances(client: CommandClient, episode: dict[str, Any]) -> Iterator[Utter
 
 def pictures(client: CommandClient, from_ns: int, to_ns: int) -> tuple[Picture, ...]:
     """The pictures of a time, oldest first."""
-    import cv2
-
     found: list[Picture] = []
     while True:
         after = found[-1].t_ns + 1 if found else from_ns
@@ -56,8 +54,9 @@ def pictures(client: CommandClient, from_ns: int, to_ns: int) -> tuple[Picture, 
         if not told:
             return tuple(found)
         for one in told:
-            image = cv2.imdecode(np.frombuffer(one["jpeg"], np.uint8), cv2.IMREAD_COLOR)
-            found.append(Picture(one["t_ns"], np.asarray(image, np.uint8)))
+            image = decoded(one["jpeg"])
+            assert image is not None, "the server's own picture"
+            found.append(Picture(one["t_ns"], image))
 
 
 def order_of(memory: str, most_calls: int) -> Policy:

@@ -33,9 +33,10 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from dsp.errors import DeviceError, InputError
+from edge.agent.world import decoded
 from edge.perception.room_map import RoomMap
-from edge.perception.tools import Picture, Scene
-from edge.perception.utterance import RATE_HZ, UtteranceCutter
+from edge.perception.tools import BEFORE_S, Picture, Scene
+from edge.perception.utterance import RATE_HZ, utterances_in
 from recordings.plan.builtin import virtual_home
 from recordings.plan.generate import make_plan
 from recordings.plan.model import Plan, PlanItem
@@ -45,7 +46,6 @@ PER_CELL = 10
 PICTURES_PER_S = 5
 JPEG_QUALITY = 92
 START_NS = 1_000_000_000_000  # of every recording, on a clock that agents are given
-BLOCK = RATE_HZ // 50
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,10 @@ class Bundle:
     pictures: tuple[tuple[int, bytes], ...]
     home: dict[str, Any]
 
-    def scene(self, before_s: float = 1.0) -> Scene | None:
+    def scene(self, before_s: float = BEFORE_S) -> Scene | None:
         """The request as an agent sees it: the longest utterance with the pictures from `before_s` before it
         until its end. None when nobody is heard to speak."""
-        cutter = UtteranceCutter()
-        heard = []
-        for first in range(0, len(self.foa), BLOCK):
-            t_ns = START_NS + round(first * 1e9 / RATE_HZ)
-            heard += cutter.push(self.foa[first : first + BLOCK], t_ns)
-        heard += cutter.flush()
+        heard = utterances_in(self.foa, times_ns)
         if not heard:
             return None
         utterance = max(heard, key=lambda one: one.duration_s)
@@ -74,10 +69,15 @@ class Bundle:
         return Scene(utterance, tuple(inside), RoomMap(self.home))
 
 
-def _image(jpeg: bytes) -> NDArray[np.uint8]:
-    import cv2
+def times_ns(frames: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Times of frames of a bundle's sound."""
+    return START_NS + np.round(frames * 1e9 / RATE_HZ).astype(np.int64)
 
-    return np.asarray(cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR), np.uint8)
+
+def _image(jpeg: bytes) -> NDArray[np.uint8]:
+    image = decoded(jpeg)
+    assert image is not None, "the bundle's own picture"
+    return image
 
 
 def seed_plan(seed: int, voices: str | None = None, per_cell: int = PER_CELL) -> Plan:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from bench.agent_episodes import read_bundle, record, seed_plan
 from dsp.errors import InputError
 from edge.perception.profiles import ProfileBook
-from edge.perception.utterance import RATE_HZ
 from recordings.plan.model import Plan, PlanItem
 from recordings.profile import Goal, Placed, Staging
 
@@ -69,8 +68,8 @@ def record_household(folder: Path, voices: str | None = None) -> dict[str, list[
 
 def enrol(takes: dict[str, list[Path]], book: ProfileBook) -> None:
     """Put faces and voices of the household into a book."""
-    from edge.perception.faces import enrol_face
-    from edge.perception.voice_identity import DVector, talker_sound
+    from edge.perception.enrolment import enrol as learn
+    from edge.perception.voice_identity import DVector
 
     model = DVector()
     for person, folders in takes.items():
@@ -78,8 +77,7 @@ def enrol(takes: dict[str, list[Path]], book: ProfileBook) -> None:
             scene = read_bundle(folder).scene()
             if scene is None:
                 raise InputError(f"{folder}: nobody is heard to speak")
-            enrol_face(book, person, scene)
-            book.enrol(person, model.measure, [model.embed(talker_sound(scene), RATE_HZ)])
+            learn(book, person, scene, model)
 
 
 def household_book(folder: Path, voices: str | None = None) -> Path:

@@ -33,21 +33,16 @@ def enrol(
     as_json: Json = False,
 ) -> None:
     """Learn a person's face and voice from episodes: a few sentences from the front, some half turned."""
-    from edge.perception.faces import enrol_face
-    from edge.perception.utterance import RATE_HZ
-    from edge.perception.voice_identity import LEAST_VOICED_S, DVector, talker_sound
+    from edge.perception.enrolment import enrol as learn
+    from edge.perception.voice_identity import DVector
     from recordings.terminal import counted, emit
 
     book = _book(data, virtual_people)
     model = DVector()
-    faces = voices = 0
-    seconds = 0.0
-    for scene in _scenes(episodes):
-        faces += enrol_face(book, person, scene)
-        sound = talker_sound(scene)
-        if len(sound) >= LEAST_VOICED_S * RATE_HZ:
-            book.enrol(person, model.measure, [model.embed(sound, RATE_HZ)])
-            voices, seconds = voices + 1, seconds + len(sound) / RATE_HZ
+    learnt = [learn(book, person, scene, model) for scene in _scenes(episodes)]
+    faces = sum(one.faces for one in learnt)
+    voices = sum(one.voiced_s > 0 for one in learnt)
+    seconds = sum(one.voiced_s for one in learnt)
     told = {"person": person, "faces": faces, "voices": voices, "voiced_s": round(seconds, 1)}
     emit(
         told,

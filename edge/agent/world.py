@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 
 from edge.agent.attention import Attention
 from edge.perception.room_map import RoomMap
-from edge.perception.tools import Picture, Scene
+from edge.perception.tools import BEFORE_S, PICTURES_PER_S, Picture, Scene
 from edge.perception.utterance import Utterance, UtteranceCutter
 from edge.stream import Client, Message, StreamTimeout
 
 PUBLISHER_GONE_S = 7.0
 KEPT_S = 18.0  # of pictures: the longest utterance, what is before it, and the time to decide
-PICTURES_PER_S = 5.0
-BEFORE_S = 1.0  # of pictures before an utterance: the arm is up before the first word
 LOOK_S = 0.3
 MOST_PICTURES = 40  # of one scene
 

@@ -124,10 +124,6 @@ class BridgeHome:
         with self._lock:
             return tuple(bound.device for bound in self._bound.values())
 
-    def entity_of(self, device_id: str) -> str:
-        """The id in the real home. Raises HomeError DEVICE_NOT_FOUND."""
-        return self._device(device_id).entity
-
     def replace_devices(self, devices: list[HomeDevice]) -> None:
         """Nothing: a real home has the devices that it has. See `follow`."""
 

@@ -7,7 +7,6 @@ from typing import Literal
 
 from edge.language.home_words import HomeWords
 from edge.language.intent import Need
-from recordings.profile import RoomVariable
 
 Wish = Literal[
     "cooler", "warmer", "moister", "drier", "cleaner", "brighter", "darker", "private", "outlook"
@@ -119,14 +118,6 @@ def read_need(text: str, home: HomeWords) -> tuple[Need | None, float]:
     if room is None and not own and not _HERE.search(text):
         return None, sums[wish]
     return Need(room, own, need.variable, need.direction, need.blind), sums[wish]
-
-
-def wish_of(variable: RoomVariable | None, direction: str | None, blind: str | None) -> Wish | None:
-    """The wish with this effect."""
-    for wish, need in _WISHES.items():
-        if (need.variable, need.direction, need.blind) == (variable, direction, blind):
-            return wish
-    return None
 
 
 def _place(text: str, home: HomeWords) -> tuple[str | None, bool]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from recordings.profile import RoomVariable
-
 LIGHTS = ("on_off_light", "dimmable_light")
 AIR = ("fan", "air_conditioner", "air_purifier", "humidifier", "dehumidifier")
 MEDIA = ("tv", "audio_player")
@@ -111,23 +109,4 @@ SIDES: dict[str, str] = {
     r"|opposite me|before me|straight ahead|up ahead|facing me|in my front|at my front|in front)",
     "behind": r"(?:(?:right|straight|directly|just|here) )?(?:behind (?:me|my back|us)|(?:at|in|on) my back"
     r"|to my rear|at my rear|in back of me)",
-}
-
-AIR_OF_ROOM: dict[str, RoomVariable] = {
-    "temperature": "temperature",
-    "warm": "temperature",
-    "hot": "temperature",
-    "cold": "temperature",
-    "humidity": "humidity",
-    "humid": "humidity",
-    "damp": "humidity",
-    "dust": "pm10",
-    "dusty": "pm10",
-    "air quality": "pm10",
-    "particles": "pm10",
-    "pm10": "pm10",
-    "brightness": "illuminance",
-    "light level": "illuminance",
-    "lux": "illuminance",
-    "illuminance": "illuminance",
 }

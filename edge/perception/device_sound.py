@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.perception.beam import aimed_at
 from edge.perception.direction import RECENT_S, Direction, device_direction
 from edge.perception.tools import Finding, Scene, Stopwatch
 from edge.perception.utterance import RATE_HZ
@@ -22,7 +23,6 @@ F32 = NDArray[np.float32]
 
 KIND_S = 2.2  # of sound before the speech that tells the kind: a device's beeps come about every two seconds
 LEAST_S = 1.0
-BEAM_PATTERN = 0.3  # between super- and hypercardioid: least sound from elsewhere
 FRAME, HOP = 1024, 240
 BAND_HZ = (150.0, 6000.0)
 SILENT = 10**-1.2  # of the loud frames' power: below is a silence between beeps
@@ -82,8 +82,6 @@ class SoundKindTool:
 
     def __call__(self, scene: Scene) -> Finding[SoundKinds]:
         """None when nothing goes on, or too little was heard before the speech."""
-        import dsp
-
         clock = Stopwatch()
         before, yaw = scene.utterance.before, scene.room.microphone_yaw_deg
         provenance = {"method": "silences, purity, beats", "heard_s": _heard_s(scene)}
@@ -92,8 +90,7 @@ class SoundKindTool:
             why = "no sound that goes on" if found is None else "too little was heard before"
             return Finding(self.name, None, 0.0, provenance, clock.seconds, why)
         recent = np.ascontiguousarray(before[-round(KIND_S * RATE_HZ) :])
-        aimed = dsp.virtual_mic(recent, found.azimuth_deg - yaw, found.elevation_deg, BEAM_PATTERN)
-        kinds = sound_kinds(np.asarray(aimed, np.float32))
+        kinds = sound_kinds(aimed_at(recent, found, yaw))
         return Finding(self.name, kinds, kinds.odds[kinds.best], provenance, clock.seconds)
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from capture.rig import rig_from_dict
 from dsp.errors import InputError
 from edge.home.describe import room_map
 from edge.perception.room_map import RoomMap
-from edge.perception.tools import Picture, Scene
-from edge.perception.utterance import RATE_HZ, Utterance, UtteranceCutter
+from edge.perception.tools import BEFORE_S, PICTURES_PER_S, Picture, Scene
+from edge.perception.utterance import RATE_HZ, Utterance, utterances_in
 from recordings.episode import Episode
-
-BLOCK = RATE_HZ // 50
-BEFORE_S = 1.0  # of pictures before the speech, as live
-PICTURES_PER_S = 5.0
 
 
 class _NoDevices:
@@ -40,15 +34,8 @@ def scenes_of(episode: Episode) -> list[Scene]:
 
 
 def _utterances(episode: Episode) -> list[Utterance]:
-    foa = episode.audio(RATE_HZ)
-    original = episode.original.rate / RATE_HZ
-    starts = np.arange(0, len(foa), BLOCK)
-    times = episode.audio_map.time_ns(starts * original)
-    cutter = UtteranceCutter()
-    heard: list[Utterance] = []
-    for first, t_ns in zip(starts, times, strict=True):
-        heard += cutter.push(np.ascontiguousarray(foa[first : first + BLOCK]), int(t_ns))
-    return [*heard, *cutter.flush()]
+    per_frame = episode.original.rate / RATE_HZ
+    return utterances_in(episode.audio(RATE_HZ), lambda frames: episode.audio_map.time_ns(frames * per_frame))
 
 
 def _pictures(episode: Episode, utterances: list[Utterance]) -> list[list[Picture]]:

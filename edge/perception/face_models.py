@@ -49,7 +49,7 @@ _SIDE = 192  # pixels of the mesh network's picture
 _MARGIN = 1.5  # of the cut-out around the face
 _POINTS = 468
 # Points of the mesh. "left" is the person's own.
-LEFT_EDGE, RIGHT_EDGE, TOP, CHIN, NOSE_TIP, NOSE_BASE = 454, 234, 10, 152, 1, 2
+LEFT_EDGE, RIGHT_EDGE, TOP, CHIN, NOSE_BASE = 454, 234, 10, 152, 2
 UPPER_LIP, LOWER_LIP = 13, 14
 RIGHT_EYE, LEFT_EYE = (33, 133), (362, 263)  # corners, from right to left
 

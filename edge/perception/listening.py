@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from edge.perception.active_speaker import talker_heard
+from edge.perception.beam import aimed_at
 from edge.perception.room_map import RoomMap
 from edge.perception.speech import F32, Expectation, Recogniser, Recognition, RequestRecogniser
 from edge.perception.tools import Finding, Scene, Stopwatch
 from edge.perception.utterance import RATE_HZ
 
-BEAM_PATTERN = 0.3  # between super- and hypercardioid: least sound from elsewhere
 LISTEN_S = 0.1  # silence after the beam, so that a recogniser sees the end
 
 
@@ -44,12 +44,5 @@ class SpeechTool:
 def talker_beam(scene: Scene) -> F32:
     """(frames,) at 24 kHz: the whole utterance as a microphone hears it that is aimed at the talker, and a
     little silence. W where nobody was located."""
-    import dsp
-
-    foa, yaw = scene.utterance.foa, scene.room.microphone_yaw_deg
-    talker = talker_heard(scene)
-    mono = foa[:, 0]
-    if talker is not None:
-        mono = dsp.virtual_mic(foa, talker.azimuth_deg - yaw, talker.elevation_deg, BEAM_PATTERN)
-    silence = np.zeros(round(LISTEN_S * RATE_HZ), np.float32)
-    return np.concatenate([np.asarray(mono, np.float32), silence])
+    mono = aimed_at(scene.utterance.foa, talker_heard(scene), scene.room.microphone_yaw_deg)
+    return np.concatenate([mono, np.zeros(round(LISTEN_S * RATE_HZ), np.float32)])

@@ -26,10 +26,6 @@ class MapDevice(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, Any] = {}
     commands: list[dict[str, Any]] = []
 
-    def has_command(self, name: str) -> bool:
-        """Whether the device knows a command of this name."""
-        return any(command.get("command") == name for command in self.commands)
-
 
 class MapMember(msgspec.Struct, frozen=True, kw_only=True):
     """Who lives here: the room that "my room" means, and the devices that are this person's own."""

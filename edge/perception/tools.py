@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from edge.perception.room_map import RoomMap
 from edge.perception.utterance import Utterance
 
+PICTURES_PER_S = 5.0  # of a scene, at most
+BEFORE_S = 1.0  # of pictures before an utterance: the arm is up before the first word
+
 V = TypeVar("V")
 
 

@@ -30,6 +30,7 @@ LONGEST_S = 14.0  # a schedule of two steps takes ten
 BEFORE_S = 4.0
 SETTLE_S = 2.0
 GAP_S = 0.02
+BLOCK = RATE_HZ // 50  # of a whole recording, as blocks come live
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,16 @@ class Utterance:
     @property
     def duration_s(self) -> float:
         return len(self.foa) / RATE_HZ
+
+
+def utterances_in(foa: F32, times_ns: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> list[Utterance]:
+    """What is said in a whole recording. foa: (frames, 4) at 24 kHz; times_ns: frames -> their times."""
+    cutter = UtteranceCutter()
+    starts = np.arange(0, len(foa), BLOCK)
+    heard: list[Utterance] = []
+    for first, t_ns in zip(starts, times_ns(starts), strict=True):
+        heard += cutter.push(np.ascontiguousarray(foa[first : first + BLOCK]), int(t_ns))
+    return [*heard, *cutter.flush()]
 
 
 class UtteranceCutter:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dsp.errors import InputError, MissingDependency
 from edge.perception.active_speaker import talker_heard
+from edge.perception.beam import aimed_at
 from edge.perception.profiles import Identity, Measure, ProfileBook
 from edge.perception.speech import SPEECH_RATE_HZ, at_speech_rate
 from edge.perception.tools import Finding, Scene, Stopwatch
@@ -30,7 +31,6 @@ DVECTOR_SHA256 = "c4d17ba220a33d7f27866c78f573372f4ae2dd57b405cdacdaf4483ecc3748
 BANDS, FFT, WINDOW, HOP = 40, 512, 400, 160  # at 16 kHz
 FRAMES, STRIDE = 80, 40
 LEAST_VOICED_S, MOST_VOICED_S = 0.4, 6.0  # more tells nothing new, and costs 40 ms a second
-BEAM_PATTERN = 0.3  # between super- and hypercardioid: least sound from elsewhere
 LIMIT, MARGIN = 0.75, 0.0
 
 
@@ -111,15 +111,9 @@ class VoiceTool:
 def talker_sound(scene: Scene) -> F32:
     """What the beam towards the talker hears of the utterance, its voiced part, up to six seconds of it:
     (frames,) at 24 kHz."""
-    import dsp
-
-    utterance, yaw = scene.utterance, scene.room.microphone_yaw_deg
-    talker = talker_heard(scene)
+    utterance = scene.utterance
     foa = np.ascontiguousarray(utterance.foa[utterance.voiced][: round(MOST_VOICED_S * RATE_HZ)])
-    if talker is None or not len(foa):
-        return np.ascontiguousarray(foa[:, 0])
-    aimed = dsp.virtual_mic(foa, talker.azimuth_deg - yaw, talker.elevation_deg, BEAM_PATTERN)
-    return np.asarray(aimed, np.float32)
+    return aimed_at(foa, talker_heard(scene) if len(foa) else None, scene.room.microphone_yaw_deg)
 
 
 def confidence(found: Identity, measure: Measure) -> float:

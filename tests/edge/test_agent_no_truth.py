@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bench.agent_episodes import BLOCK, read_bundle, record, seed_plan
+from bench.agent_episodes import read_bundle, record, seed_plan
 from bench.agent_run import child_environment, run_agent, scored
 from bench.agent_server import EpisodeServer
 from edge.agent.decide_request import call_of
 from edge.home.reach import Order, orders_to
 from edge.home.twin import HomeDevice
+from edge.perception.utterance import BLOCK
 from edge.stream.command_client import CommandClient
 from recordings.plan.model import Plan
 from recordings.plan.store import plan_to_yaml
